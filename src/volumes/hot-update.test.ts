@@ -113,6 +113,22 @@ test('a changed ConfigMap is on disk at once, in every volume that shows it and 
   });
 });
 
+test('the time of an update does not count how long its object was missing', async (t) => {
+  const world = new RealWorld(t);
+  world.real.setConfigMap('web', { color: 'red' });
+  await world.start();
+  await world.put(podUsing('a', [config('web')]));
+  world.real.configMaps.delete('web');
+  world.changed('web');
+  await world.settle();
+  await world.clock.advance(5_000);
+  world.real.setConfigMap('web', { color: 'blue' });
+  world.changed('web', '42');
+  await world.settle();
+  assert.equal(world.read('a', 'web', 'color'), 'blue');
+  assert.equal(world.refreshed().at(-1)?.tookMs, 0);
+});
+
 test('a change costs one operation, whatever else is mounted', async (t) => {
   const world = new RealWorld(t);
   for (const name of ['web', 'other']) world.real.setConfigMap(name, { color: 'red' });

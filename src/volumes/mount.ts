@@ -22,7 +22,7 @@ import {
   VolumeError,
 } from '../plugins/plugin.ts';
 import type { ActualState, MountRecord } from './actual-state.ts';
-import type { DesiredMount } from './desired-state.ts';
+import type { DesiredMount, SeenChange } from './desired-state.ts';
 import { type MountFacts, type UpdateTrace, podRef } from './notices.ts';
 import {
   type MountExpander,
@@ -234,7 +234,10 @@ class FilesystemMount implements NodeSide {
     if (!this.#action.isRemount) {
       notify({ kind: 'VolumeMounted', tookMs: visibleAt - requestedAt, ...facts });
     } else if (changed || changes.length > 0) {
-      const seenAt = changes[0]?.seenAt ?? this.#plannedAt;
+      // While an object is gone there is nothing to show: that time is not ours.
+      const isGone = ({ resourceVersion }: SeenChange): boolean => resourceVersion === undefined;
+      const first = changes[changes.findLastIndex(isGone) + 1] ?? changes[0];
+      const seenAt = first?.seenAt ?? this.#plannedAt;
       const times = { seenAt, plannedAt: this.#plannedAt, writtenAt: this.#writtenAt, visibleAt };
       const trace: UpdateTrace = { changes, ...times };
       notify({ kind: 'VolumeRefreshed', tookMs: visibleAt - seenAt, trace, ...facts });

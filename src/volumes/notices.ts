@@ -17,7 +17,7 @@ interface PodRef {
 export interface UpdateTrace {
   /** The changes that this write shows, oldest first. Empty for a write without a known change. */
   readonly changes: readonly SeenChange[];
-  /** The oldest of them came in; the write itself began, where no change is known. */
+  /** The oldest of them came in since the last object was gone; the write itself began, where no change is known. */
   readonly seenAt: number;
   /** It was decided to write. */
   readonly plannedAt: number;

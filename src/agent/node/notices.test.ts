@@ -23,6 +23,8 @@ const trace = {
   visibleAt: 2,
 };
 
+const gone = { object, seenAt: 0 };
+
 const failed = {
   kind: 'OperationFailed',
   operation: 'volume_unmount',
@@ -45,12 +47,29 @@ const cases: readonly { readonly notice: NodeNotice; readonly line: string | und
     line: 'info: volume shop/web:config updated to ConfigMap web at version 31 in 1 ms, 2 files',
   },
   {
+    notice: { kind: 'VolumeRefreshed', tookMs: 2, trace, ...facts, changed: false },
+    line: 'debug: volume shop/web:config has the content of ConfigMap web at version 31 already',
+  },
+  {
+    notice: { kind: 'VolumeRefreshed', tookMs: 2, trace: { ...trace, changes: [gone, ...trace.changes] }, ...facts },
+    line: 'info: volume shop/web:config updated to ConfigMap web at version 31 in 2 ms, 1 file',
+  },
+  {
+    notice: { kind: 'VolumeRefreshed', tookMs: 2, trace: { ...trace, changes: [...trace.changes, gone] }, ...facts },
+    line: 'info: volume shop/web:config updated to ConfigMap web (deleted) in 2 ms, 1 file',
+  },
+  {
     notice: { kind: 'PodEvent', type: 'Warning', pod, reason: 'FailedMount', message: 'no' },
     line: 'warning: pod shop/web: FailedMount: no',
   },
   {
     notice: { kind: 'ManifestRefused', file: 'a.yaml', message: 'half', keepsLastGood: true },
     line: 'error: a.yaml: half; what it said before still holds',
+  },
+  { notice: { kind: 'ManifestAccepted', file: 'a.yaml' }, line: 'info: a.yaml is valid again' },
+  {
+    notice: { kind: 'PodRepeated', pod: 'shop/web', files: ['a.yaml', 'b.yaml'] },
+    line: 'warning: pod shop/web is in a.yaml and b.yaml: that of b.yaml counts',
   },
   {
     notice: { kind: 'WatchFailed', what: 'watch pods', error: new Error('gone'), isExpected: true },

@@ -119,6 +119,12 @@ const rows: { readonly [Kind in NodeNotice['kind']]: Row<Of<Kind>> } = {
     line: ({ file, message: text, keepsLastGood }) =>
       `${file}: ${text}${keepsLastGood ? '; what it said before still holds' : ''}`,
   },
+  ManifestAccepted: { level: 'info', line: ({ file }) => `${file} is valid again` },
+  PodRepeated: {
+    level: 'warning',
+    line: ({ pod, files }) => `pod ${pod} is in ${files.join(' and ')}: that of ${files.at(-1) ?? ''} counts`,
+    fields: ({ pod }) => ({ pod }),
+  },
   ManifestsUnreadable: { level: 'error', line: ({ path, message: text }) => `${path}: ${text}` },
   TaskFailed: {
     level: 'error',
@@ -144,11 +150,14 @@ const rows: { readonly [Kind in NodeNotice['kind']]: Row<Of<Kind>> } = {
     metric: ({ plugin, tookMs }, metrics) => metrics.mounted(plugin, tookMs),
   },
   VolumeRefreshed: {
-    level: 'info',
-    line: ({ pod, podVolumeNames, files, tookMs, trace }) => {
+    level: ({ changed }) => (changed ? 'info' : 'debug'),
+    line: ({ pod, podVolumeNames, changed, files, tookMs, trace }) => {
+      const volume = `volume ${nameOf(pod)}:${podVolumeNames.join(',')}`;
       const objects = changedObjects(trace);
+      // A label of the object, say: nothing was written.
+      if (!changed) return `${volume} has the content of ${objects.join(', ')} already`;
       const because = objects.length === 0 ? '' : ` to ${objects.join(', ')}`;
-      return `volume ${nameOf(pod)}:${podVolumeNames.join(',')} updated${because} in ${ms(tookMs)}, ${count(files, 'file')}`;
+      return `${volume} updated${because} in ${ms(tookMs)}, ${count(files, 'file')}`;
     },
     fields: ({ pod, volume, trace: { changes } }) => {
       const last = changes.at(-1);
@@ -435,12 +444,14 @@ function podObject({ uid, namespace, name }: PodName & { readonly uid: string })
   return { apiVersion: 'v1', kind: 'Pod', uid, namespace, name };
 }
 
+/** Each once, as it was last. */
 function changedObjects({ changes }: Of<'VolumeRefreshed'>['trace']): string[] {
-  const named = changes.map(({ object, resourceVersion }) => {
-    const version = resourceVersion === undefined ? '' : ` at version ${resourceVersion}`;
-    return `${object.kind} ${object.name}${version}`;
-  });
-  return [...new Set(named)];
+  const last = new Map(
+    changes.map(({ object, resourceVersion }) => [`${object.kind} ${object.name}`, resourceVersion]),
+  );
+  return [...last].map(([name, version]) =>
+    version === undefined ? `${name} (deleted)` : `${name} at version ${version}`,
+  );
 }
 
 function heldBy(stuck: { readonly holders: readonly string[] } | undefined): string {

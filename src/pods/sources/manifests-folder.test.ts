@@ -64,7 +64,11 @@ test('a static pod gets another UID from other content, another file and another
 });
 
 const refused: readonly { it: string; text: string; says: RegExp }[] = [
-  { it: 'broken YAML', text: 'a: [', says: /^bad\.yaml: couldn't parse as pod\(.*\), please check config file$/s },
+  {
+    it: 'broken YAML',
+    text: 'a: [',
+    says: /"message":"couldn't parse as pod\(bad.yaml:.*\), please check config file"/s,
+  },
   { it: 'a pod without a name', text: manifest('""'), says: /metadata\.name: Required value/ },
   { it: 'an upper-case name', text: manifest('Web'), says: /metadata\.name: Invalid value/ },
   { it: 'an invalid container', text: manifest('web').replace('name: main, ', ''), says: /containers\[0\]\.name/ },
@@ -88,7 +92,7 @@ for (const { it, text, says } of refused) {
     const { folder, notices } = aFolder({ 'bad.yaml': text, 'good.yaml': manifest('good') });
     assert.deepEqual(names(await folder.read(signal)), ['good-node-1']);
     assert.equal(notices.length, 1);
-    assert.match(notices[0]?.message ?? '', says);
+    assert.match(JSON.stringify(notices[0]).replaceAll('\\"', '"'), says);
     await folder.read(signal);
     assert.equal(notices.length, 1, 'and says so once');
   });
@@ -127,6 +131,8 @@ for (const { it, change } of survivals) {
     assert.equal(notices.length, 1);
     reader.write('web.yaml', manifest('web', 'nginx:2'));
     assert.equal((await folder.read(signal)).pods[0]?.spec.containers[0]?.image, 'nginx:2');
+    const isFolder = notices[0]?.kind === 'ManifestsUnreadable';
+    assert.deepEqual(notices.slice(1), isFolder ? [] : [{ kind: 'ManifestAccepted', file: 'web.yaml' }]);
     reader.delete('web.yaml');
     assert.deepEqual(names(await folder.read(signal)), []);
   });
@@ -158,13 +164,19 @@ test('an object of the folder has a version that changes with its content and wi
   assert.notEqual(await version(), first);
 });
 
-test('of two files with the same pod the later in the order of names counts', async () => {
-  const { folder } = aFolder({ b: manifest('web', 'two'), a: manifest('web', 'one') });
-  const { pods } = await folder.read(signal);
-  assert.deepEqual(
-    pods.map(({ spec }) => spec.containers[0]?.image),
-    ['two'],
-  );
+test('of two files with the same pod the later in the order of names counts, and both are named once', async () => {
+  const { folder, reader, notices } = aFolder({ b: manifest('web', 'two'), a: manifest('web', 'one') });
+  const images = async (): Promise<readonly unknown[]> =>
+    (await folder.read(signal)).pods.map(({ spec }) => spec.containers[0]?.image);
+  assert.deepEqual(await images(), ['two']);
+  assert.deepEqual(await images(), ['two']);
+  const repeated = { kind: 'PodRepeated', pod: 'default/web-node-1', files: ['a', 'b'] } as const;
+  assert.deepEqual(notices, [repeated]);
+  reader.delete('b');
+  assert.deepEqual(await images(), ['one']);
+  reader.write('b', manifest('web', 'two'));
+  assert.deepEqual(await images(), ['two']);
+  assert.deepEqual(notices, [repeated, repeated]);
 });
 
 test('folderContents waits until a change has come to rest, and reads again from time to time anyway', async () => {

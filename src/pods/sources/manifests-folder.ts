@@ -42,6 +42,10 @@ export type FolderNotice =
       readonly message: string;
       readonly keepsLastGood: boolean;
     }
+  /** A file that was refused is good again. */
+  | { readonly kind: 'ManifestAccepted'; readonly file: string }
+  /** Of several files with the same pod the last one counts. */
+  | { readonly kind: 'PodRepeated'; readonly pod: string; readonly files: readonly string[] }
   | { readonly kind: 'ManifestsUnreadable'; readonly path: string; readonly message: string };
 
 /** As the kubelet's. */
@@ -60,6 +64,8 @@ export class ManifestsFolder {
   readonly #notify: (notice: FolderNotice) => void;
   #files = new Map<string, FileState>();
   #unreadable: string | undefined;
+  /** Pods of several files, as reported. */
+  #repeated: ReadonlySet<string> = new Set();
 
   constructor(reader: FolderReader, nodeName: string, notify: (notice: FolderNotice) => void) {
     this.#reader = reader;
@@ -74,8 +80,28 @@ export class ManifestsFolder {
       const files = new Map<string, FileState>();
       for (const name of names) files.set(name, await this.#readFile(name, this.#files.get(name), signal));
       this.#files = files;
+      this.#reportRepeated();
     }
     return contentOf([...this.#files.values()].flatMap(({ good }) => good ?? []));
+  }
+
+  #reportRepeated(): void {
+    const filesOf = new Map<string, string[]>();
+    for (const [file, { good }] of this.#files) {
+      for (const pod of good?.all(podManifest) ?? []) {
+        const files = filesOf.get(keyOf(pod));
+        if (files === undefined) filesOf.set(keyOf(pod), [file]);
+        else files.push(file);
+      }
+    }
+    const repeated = new Set<string>();
+    for (const [pod, files] of filesOf) {
+      if (files.length < 2) continue;
+      const key = JSON.stringify([pod, files]);
+      if (!this.#repeated.has(key)) this.#notify({ kind: 'PodRepeated', pod, files });
+      repeated.add(key);
+    }
+    this.#repeated = repeated;
   }
 
   /** Undefined when the folder cannot be read: then its last content holds. */
@@ -105,7 +131,10 @@ export class ManifestsFolder {
       text = await this.#reader.read(name, fileBytesMax, signal);
       if (before !== undefined && text === before.text) return before;
       const good = readStatic(name, text, { nodeName: this.#nodeName, path: this.#reader.path });
-      if (before?.good === undefined || !isEmptyFile(text)) return { text, good, problem: undefined };
+      if (before?.good === undefined || !isEmptyFile(text)) {
+        if (before?.problem !== undefined) this.#notify({ kind: 'ManifestAccepted', file: name });
+        return { text, good, problem: undefined };
+      }
       // Editors that truncate before they write leave an empty file for a moment.
       return this.#refuse(name, before, text, 'the file is empty: delete it to remove what it held');
     } catch (error) {
@@ -117,7 +146,7 @@ export class ManifestsFolder {
   #refuse(name: string, before: FileState | undefined, text: string | undefined, problem: string): FileState {
     const good = before?.good;
     if (before?.problem !== problem) {
-      const message = `${name}: couldn't parse as pod(${problem}), please check config file`;
+      const message = `couldn't parse as pod(${problem}), please check config file`;
       this.#notify({ kind: 'ManifestRefused', file: name, message, keepsLastGood: good !== undefined });
     }
     return { text, good, problem };
@@ -153,13 +182,17 @@ function contentOf(files: readonly Manifests[]): FolderContent {
   const objects = new Manifests();
   const pods = new Map<string, Pod>();
   for (const file of files) {
-    for (const pod of file.all(podManifest)) pods.set(`${pod.metadata.namespace}/${pod.metadata.name}`, pod);
+    for (const pod of file.all(podManifest)) pods.set(keyOf(pod), pod);
     for (const kind of manifestKinds) {
       if (kind === podManifest) continue;
       for (const object of file.all(kind)) objects.add(kind, withVersion(object));
     }
   }
   return { pods: [...pods.values()], objects };
+}
+
+function keyOf({ metadata: { namespace, name } }: Pod): string {
+  return `${namespace}/${name}`;
 }
 
 /** No server numbers the versions of these objects. Versions are only compared for equality. */
