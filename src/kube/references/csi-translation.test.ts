@@ -92,7 +92,7 @@ const volumes: readonly {
   ]),
   {
     it: 'an Azure disk',
-    spec: { azureDisk: { diskURI: disk, cachingMode: 'None', fsType: 'xfs', readOnly: true, kind: 'managed' } },
+    spec: { azureDisk: { diskURI: disk, cachingMode: 'None', fsType: 'xfs', readOnly: true, kind: 'Managed' } },
     csi: {
       driver: 'disk.csi.azure.com',
       volumeHandle: disk,
@@ -351,7 +351,7 @@ const back: readonly { readonly it: string; readonly csi: Csi; readonly spec: Sp
       volumeHandle: disk,
       fsType: 'xfs',
       readOnly: true,
-      volumeAttributes: { cachingMode: 'ReadWrite', fsType: 'ext4', kind: 'managed' },
+      volumeAttributes: { cachingMode: 'ReadWrite', fsType: 'ext4', kind: 'Managed' },
     },
     spec: {
       azureDisk: {
