@@ -351,7 +351,7 @@ const back: readonly { readonly it: string; readonly csi: Csi; readonly spec: Sp
       volumeHandle: disk,
       fsType: 'xfs',
       readOnly: true,
-      volumeAttributes: { cachingMode: 'ReadWrite', fsType: 'ext4', kind: 'Managed' },
+      volumeAttributes: { cachingMode: 'ReadWrite', fsType: 'ext4', kind: 'managed' },
     },
     spec: {
       azureDisk: {
