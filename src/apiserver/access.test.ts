@@ -76,6 +76,11 @@ test('impersonation is refused, never ignored', async (t) => {
   const { client } = await world(t);
   const answer = await client.send(`${core}/pods`, { headers: { 'impersonate-user': 'other' } });
   assert.equal(answer.status, 403);
+  for (const name of ['impersonate-group', 'impersonate-uid', 'impersonate-extra-scopes']) {
+    const nameless = await client.send(`${core}/pods`, { headers: { [name]: 'other' } });
+    assert.equal(nameless.status, 400);
+    assert.equal(nameless.json.message, `requested ${name} without impersonating a user`);
+  }
 });
 
 test('a client certificate of our authority names its user; one of another authority names none', async (t) => {

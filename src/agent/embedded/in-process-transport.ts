@@ -104,6 +104,10 @@ class InProcessExchange implements Exchange {
     return typeof value === 'object' ? value.join(', ') : value;
   }
 
+  headerNames(): readonly string[] {
+    return Object.keys(this.#request.headers);
+  }
+
   async readBody(bytesMax: number): Promise<Buffer> {
     const { body = Buffer.alloc(0) } = this.#request;
     if (this.#isClosed) throw new ConnectionLost('the client closed the connection');

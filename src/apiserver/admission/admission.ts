@@ -37,6 +37,10 @@ export function admitAll(steps: readonly AdmissionStep[], request: AdmissionRequ
   return current.object;
 }
 
+export function isNewPod({ operation, resource, subresource }: AdmissionRequest): boolean {
+  return operation === 'CREATE' && resource.plural === 'pods' && resource.group === '' && subresource === '';
+}
+
 export function refuse(request: AdmissionRequest, text: string, causes?: readonly StatusCause[]): StatusError {
   const { metadata } = request.object ?? request.old ?? {};
   const name = request.name || metadata?.name || metadata?.generateName || 'Unknown';

@@ -6,17 +6,15 @@ import { goQuote } from '../../kube/values/go-text.ts';
 import { Quantity, readQuantity } from '../../kube/values/quantity.ts';
 import { objectKey, parseStored } from '../model/stored-objects.ts';
 import type { Store } from '../store/store.ts';
-import { type AdmissionRequest, type AdmissionStep, refuse } from './admission.ts';
+import { type AdmissionRequest, type AdmissionStep, isNewPod, refuse } from './admission.ts';
 
 const runtimeClasses = { group: 'node.k8s.io', plural: runtimeClassKind.plural, namespaced: false };
 
 export function runtimeClassAdmission(store: Pick<Store, 'get'>): AdmissionStep {
   return {
     admit(request) {
-      const { operation, resource, subresource, object } = request;
-      const isPod = resource.plural === 'pods' && resource.group === '' && subresource === '';
-      if (operation !== 'CREATE' || !isPod) return undefined;
-      const pod = object as Pod;
+      if (!isNewPod(request)) return undefined;
+      const pod = request.object as Pod;
       const { runtimeClassName: name, overhead } = pod.spec;
       const stored = name === undefined ? undefined : store.get(objectKey(runtimeClasses, '', name));
       if (name !== undefined && stored === undefined) {

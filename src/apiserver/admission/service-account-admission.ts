@@ -12,7 +12,7 @@ import type { Random } from '../model/random.ts';
 import { StoredObjects, objectKey } from '../model/stored-objects.ts';
 import type { Store } from '../store/store.ts';
 import { waitUntil } from '../watch/store-waits.ts';
-import { type AdmissionRequest, type AdmissionStep, refuse } from './admission.ts';
+import { type AdmissionRequest, type AdmissionStep, isNewPod, refuse } from './admission.ts';
 
 interface Deps {
   readonly store: Pick<Store, 'get' | 'list' | 'subscribe'>;
@@ -60,9 +60,8 @@ export function serviceAccountAdmission(deps: Deps): AdmissionStep {
   };
 }
 
-function newPod({ operation, resource, subresource, object }: AdmissionRequest): Pod | undefined {
-  const isPod = resource.plural === 'pods' && resource.group === '' && subresource === '';
-  return operation === 'CREATE' && isPod ? (object as Pod) : undefined;
+function newPod(request: AdmissionRequest): Pod | undefined {
+  return isNewPod(request) ? (request.object as Pod) : undefined;
 }
 
 function accountOf({ spec }: Pod): string {

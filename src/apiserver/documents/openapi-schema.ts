@@ -15,6 +15,8 @@ const scalars: Readonly<Record<string, Json>> = {
   number: { type: 'number', format: 'double' },
   boolean: { type: 'boolean' },
   bytes: { type: 'string', format: 'byte' },
+  time: { type: 'string', format: 'date-time' },
+  microTime: { type: 'string', format: 'date-time' },
   any: { type: 'object', 'x-kubernetes-preserve-unknown-fields': true },
 };
 

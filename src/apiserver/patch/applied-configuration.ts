@@ -125,6 +125,8 @@ function expectation(shape: Shape<unknown>, value: Json): string | undefined {
   switch (shape.type) {
     case 'string':
     case 'bytes':
+    case 'time':
+    case 'microTime':
       return typeof value === 'string' ? undefined : 'string';
     case 'integer':
     case 'number':

@@ -4,7 +4,6 @@
  */
 import { leaseKind } from '../../kube/kinds/lease.ts';
 import {
-  type Namespace,
   namespaceKind,
   validateNamespaceFinalizeUpdate,
   validateNamespaceStatusUpdate,
@@ -16,7 +15,6 @@ import { compareByteOrder } from '../../kube/values/go-text.ts';
 import { ageColumn, nameColumn, orNone, text, wide } from '../model/columns.ts';
 import { keepFields, resource } from '../model/resource.ts';
 
-const nameLabel = 'kubernetes.io/metadata.name';
 const ownFinalizer = 'kubernetes';
 const keptForever = new Set(['default', 'kube-system', 'kube-public']);
 
@@ -27,7 +25,7 @@ export const namespaces = resource(namespaceKind, {
       name: 'status',
       verbs: ['get', 'patch', 'update'],
       update: {
-        prepare: (object, old) => labelled(keepFields(object, old, 'spec')),
+        prepare: (object, old) => keepFields(object, old, 'spec'),
         validate: validateNamespaceStatusUpdate,
       },
     },
@@ -41,13 +39,12 @@ export const namespaces = resource(namespaceKind, {
       },
     },
   ],
-  prepareForCreate: (object) =>
-    labelled({
-      ...object,
-      spec: { ...object.spec, finalizers: [...new Set([...(object.spec?.finalizers ?? []), ownFinalizer])] },
-      status: { phase: 'Active' },
-    }),
-  prepareForUpdate: (object, old) => labelled(keepFields(object, old, 'spec', 'status')),
+  prepareForCreate: (object) => ({
+    ...object,
+    spec: { ...object.spec, finalizers: [...new Set([...(object.spec?.finalizers ?? []), ownFinalizer])] },
+    status: { phase: 'Active' },
+  }),
+  prepareForUpdate: (object, old) => keepFields(object, old, 'spec', 'status'),
   deletion: {
     isHeld: ({ spec }) => (spec?.finalizers ?? []).length > 0,
     begin: (object) => ({ ...object, status: { ...object.status, phase: 'Terminating' } }),
@@ -61,12 +58,6 @@ export const namespaces = resource(namespaceKind, {
   ],
   deleteAnswers: 'object',
 });
-
-/** So that a selector of labels can name namespaces. */
-function labelled(object: Namespace): Namespace {
-  const { metadata } = object;
-  return { ...object, metadata: { ...metadata, labels: { ...metadata.labels, [nameLabel]: metadata.name } } };
-}
 
 const rolePrefix = 'node-role.kubernetes.io/';
 const roleLabel = 'kubernetes.io/role';

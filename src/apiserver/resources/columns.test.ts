@@ -375,7 +375,7 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
   ],
   'metrics.k8s.io/v1beta1 nodes': [
     {
-      object: { timestamp: '', window: '1s', usage: { cpu: '100m', memory: '1Mi' } },
+      object: { timestamp: '2026-01-01T00:00:00Z', window: '1s', usage: { cpu: '100m', memory: '1Mi' } },
       cells: { Name: 'x', cpu: '100m', memory: '1Mi', Window: '1s' },
     },
   ],
@@ -383,7 +383,7 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
     {
       it: 'its containers together',
       object: {
-        timestamp: '',
+        timestamp: '2026-01-01T00:00:00Z',
         window: '1s',
         containers: ['1', '2'].map((name) => ({ name, usage: { cpu: '100m', memory: '1Mi' } })),
       },

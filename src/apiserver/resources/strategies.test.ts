@@ -138,11 +138,13 @@ for (const [what, parts, requested, seconds] of graceCases) {
 
 test('a new namespace is Active, labelled with its name, and has its finalizer', () => {
   const created = namespaces.prepareForCreate(
-    decoded(namespaceKind.shape, {
-      metadata: { name: 'shop', labels: { a: 'b' } },
-      spec: { finalizers: ['x.y/z'] },
-      status: { phase: 'Odd' },
-    }),
+    namespaceKind.complete(
+      decoded(namespaceKind.shape, {
+        metadata: { name: 'shop', labels: { a: 'b' } },
+        spec: { finalizers: ['x.y/z'] },
+        status: { phase: 'Odd' },
+      }),
+    ),
     now,
   );
   assert.deepEqual(created, {
@@ -153,12 +155,13 @@ test('a new namespace is Active, labelled with its name, and has its finalizer',
 });
 
 test('an update of a namespace changes neither finalizers nor status nor the label of its name', () => {
-  const old = namespaces.prepareForCreate(decoded(namespaceKind.shape, { metadata: { name: 'shop' } }), now);
+  const named = namespaceKind.complete(decoded(namespaceKind.shape, { metadata: { name: 'shop' } }));
+  const old = namespaces.prepareForCreate(named, now);
   const given = decoded(namespaceKind.shape, {
     metadata: { name: 'shop', labels: { 'kubernetes.io/metadata.name': 'x' } },
     spec: { finalizers: [] },
   });
-  assert.deepEqual(namespaces.prepareForUpdate(given, old, now), old);
+  assert.deepEqual(namespaces.prepareForUpdate(namespaceKind.complete(given), old, now), old);
 });
 
 test('finalize changes the finalizers of a namespace alone', () => {
@@ -230,7 +233,7 @@ test('statuses of volumes and claims are theirs alone', () => {
   const old = decoded(persistentVolumeShape, {
     metadata: { name: 'v' },
     spec: { storageClassName: 'a' },
-    status: { phase: 'Available', lastPhaseTransitionTime: 't' },
+    status: { phase: 'Available', lastPhaseTransitionTime: '2025-01-01T00:00:00Z' },
   });
   const given = decoded(persistentVolumeShape, {
     metadata: { name: 'v' },
@@ -242,7 +245,7 @@ test('statuses of volumes and claims are theirs alone', () => {
   assert.deepEqual(prepare({ phase: 'Bound' }).spec, old.spec);
   assert.equal(prepare({ phase: 'Bound' }).status?.lastPhaseTransitionTime, '2026-01-01T00:00:00Z');
   assert.equal(prepare({ phase: 'Bound', lastPhaseTransitionTime: 'own' }).status?.lastPhaseTransitionTime, 'own');
-  assert.equal(prepare({ phase: 'Available' }).status?.lastPhaseTransitionTime, 't');
+  assert.equal(prepare({ phase: 'Available' }).status?.lastPhaseTransitionTime, '2025-01-01T00:00:00Z');
   const claim = decoded(persistentVolumeClaimShape, {
     metadata: { name: 'c' },
     spec: { volumeName: 'v' },

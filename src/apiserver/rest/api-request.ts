@@ -76,6 +76,8 @@ export interface Exchange {
   /** Of a client that showed a certificate. */
   readonly peer: PeerIdentity | undefined;
   header(name: string): string | undefined;
+  /** In lower case. */
+  headerNames(): readonly string[];
   /** Rejects with a StatusError when it is longer, with a ConnectionLost when the client goes away, or as `stopReading` says. */
   readBody(bytesMax: number): Promise<Buffer>;
   /** Gives up the rest of the body. Does nothing once it has been read. */

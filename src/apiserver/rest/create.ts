@@ -2,7 +2,7 @@
  * POST to a collection, and the way of every new object into the store: named, admitted, prepared, checked. Who may create it
  * was decided before.
  */
-import { type FieldError, invalidField } from '../../kube/schema/field-errors.ts';
+import { type FieldError, invalidField, tooLongField } from '../../kube/schema/field-errors.ts';
 import { timestamp } from '../../kube/values/times.ts';
 import { type AdmissionRequest, admitAll } from '../admission/admission.ts';
 import { generatedName } from '../model/random.ts';
@@ -27,7 +27,8 @@ import {
   type Written,
   contextOf,
   storableText,
-  tracked,
+  trackedFields,
+  withManagedFields,
   writeOptions,
 } from './write-context.ts';
 
@@ -112,9 +113,15 @@ export function decideCreation(
   if ((creation.object.metadata.resourceVersion ?? '') !== '') {
     throw badRequest('resourceVersion should not be set on objects to be created');
   }
-  const admitted = admitAll(deps.admission, admissionRequest(creation)) ?? creation.object;
   const now = deps.clock.now();
-  const prepared = resource.complete(resource.prepareForCreate(withIdentity(deps, creation, admitted, name), now));
+  // What admission and the server add belongs to no manager: a client that applies less later would remove it.
+  const asked = resource.complete(withIdentity(deps, creation, name));
+  const manager = { name: context.manager, subresource: '', nowMs: now };
+  const managedFields = creation.isTracked
+    ? asked.metadata.managedFields
+    : trackedFields(resource, undefined, asked, manager);
+  const admitted = admitAll(deps.admission, { ...admissionRequest(creation), object: asked }) ?? asked;
+  const prepared = resource.complete(resource.prepareForCreate(admitted, now));
   const rules = creation.view ?? resource;
   const errors = rules.validate(rules.viewOf?.fromStored(prepared) ?? prepared);
   const all = errors.length === 0 ? pathSegmentErrors(prepared.metadata.name) : errors;
@@ -123,8 +130,7 @@ export function decideCreation(
     const { deletionTimestamp } = parseStored(current.value).metadata;
     throw alreadyExists(resourceName(resource), name, deletionTimestamp !== undefined);
   }
-  const manager = { name: context.manager, subresource: '', nowMs: now };
-  const object = creation.isTracked ? prepared : tracked(resource, undefined, prepared, manager);
+  const object = withManagedFields(prepared, managedFields);
   if (context.dryRun) return { kind: 'keep', result: { text: JSON.stringify(object), created: true } };
   const text = storableText(object, revision);
   return { kind: 'put', value: text, result: { text, created: true } };
@@ -137,12 +143,7 @@ function admissionRequest({ resource, namespace, object, context }: Creation): A
 }
 
 /** What only the server says of an object. */
-function withIdentity(
-  deps: WriteDeps,
-  { resource, namespace }: Creation,
-  object: KubeObject,
-  name: string,
-): KubeObject {
+function withIdentity(deps: WriteDeps, { resource, namespace, object }: Creation, name: string): KubeObject {
   const {
     uid: _uid,
     namespace: _namespace,
@@ -165,8 +166,12 @@ function withIdentity(
   return { kind: resource.kind, apiVersion: apiVersionOf(resource), metadata, ...content };
 }
 
+/** What is left of the longest key of the store behind the group, the plural and the namespace. */
+const nameBytesMax = 768;
+
 /** What a name must be for an object to have an address, whatever its kind allows besides. */
 function pathSegmentErrors(name: string): FieldError[] {
+  if (Buffer.byteLength(name) > nameBytesMax) return [tooLongField(['metadata', 'name'], nameBytesMax)];
   const errors: string[] = [];
   if (name === '.' || name === '..') errors.push(`may not be '${name}'`);
   for (const part of ['/', '%']) if (name.includes(part)) errors.push(`may not contain '${part}'`);

@@ -111,9 +111,14 @@ export function tableOptions(query: URLSearchParams): Pick<TableOptions, 'includ
 
 export const plainJson: Representation = { format: 'json', as: 'object', version: 'v1', isPretty: false };
 
+const withoutTables = objectConversions.filter(({ kind }) => kind !== 'Table');
+
 /** By the Accept header and the other hints. Throws a 406. */
-export function representationOf({ exchange, query }: Pick<ApiRequest, 'exchange' | 'query'>): Representation {
-  const form = acceptedForm(exchange.header('accept'), objectConversions);
+export function representationOf(
+  { exchange, query }: Pick<ApiRequest, 'exchange' | 'query'>,
+  hasTable: boolean,
+): Representation {
+  const form = acceptedForm(exchange.header('accept'), hasTable ? objectConversions : withoutTables);
   const { conversion } = form;
   return {
     format: form.type === yamlType ? 'yaml' : 'json',

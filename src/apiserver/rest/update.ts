@@ -19,7 +19,8 @@ import {
   type Written,
   contextOf,
   storableText,
-  tracked,
+  trackedFields,
+  withManagedFields,
   writeOptions,
 } from './write-context.ts';
 
@@ -121,19 +122,24 @@ function decideUpdate(deps: WriteDeps, update: Update, current: string, revision
     throw modified(resourceName(resource), name);
   }
   const base = { operation: 'UPDATE', user: context.user, resource, subresource, namespace, name, old } as const;
-  const admitted = admitAll(deps.admission, { ...base, object: keepIdentity(resource, wanted, old) }) ?? wanted;
   const now = deps.clock.now();
   const rules = update.rules ?? resource.subresources.find((one) => one.name === subresource)?.update;
+  const prepare = (one: KubeObject): KubeObject =>
+    rules === undefined ? resource.prepareForUpdate(one, old, now) : rules.prepare(one, old, now);
   // Completed first: missing defaults are not a change and must not count as a new generation.
-  const whole = resource.complete(admitted);
-  const prepared = rules === undefined ? resource.prepareForUpdate(whole, old, now) : rules.prepare(whole, old, now);
+  const whole = resource.complete(keepIdentity(resource, wanted, old));
+  const asked = prepare(whole);
+  const admitted = admitAll(deps.admission, { ...base, object: whole });
+  const prepared = admitted === undefined || admitted === whole ? asked : prepare(resource.complete(admitted));
   const errors =
     rules === undefined ? validateAs(update.view ?? resource, prepared, old) : rules.validate(prepared, old);
   if (errors.length > 0) throw invalid(kindName(resource), name, errors);
   const manager = { name: context.manager, subresource, nowMs: now };
   // The books of a large object take longer to keep than the node may wait for; a controller's few fields stay out of them.
   const isTracked = update.isTracked || (context.isController && current.length > trackedLengthMax);
-  const object = isTracked ? prepared : tracked(resource, old, prepared, manager);
+  // What admission changes belongs to no manager.
+  const managedFields = isTracked ? wanted.metadata.managedFields : trackedFields(resource, old, asked, manager);
+  const object = withManagedFields(prepared, managedFields);
   // A write that changes nothing takes no revision and wakes no watch.
   if (isUnchanged(object, old)) return { kind: 'keep', result: { text: current, created: false } };
   if (context.dryRun) return { kind: 'keep', result: { text: JSON.stringify(object), created: false } };

@@ -85,14 +85,22 @@ interface Manager {
   readonly nowMs: number;
 }
 
-/** The object, with `metadata.managedFields` that credit its changes against `old` to the manager. */
-export function tracked(
+type ManagedFields = KubeObject['metadata']['managedFields'];
+
+/** The `metadata.managedFields` that credit the object's changes against `old` to the manager. */
+export function trackedFields(
   resource: Resource,
   old: KubeObject | undefined,
   object: KubeObject,
   manager: Manager,
-): KubeObject {
-  return asObject(trackUpdate({ ...writerOf(resource, manager), live: old && asJson(old), object: asJson(object) }));
+): ManagedFields {
+  const update = { ...writerOf(resource, manager), live: old && asJson(old), object: asJson(object) };
+  return asObject(trackUpdate(update)).metadata.managedFields;
+}
+
+export function withManagedFields(object: KubeObject, managedFields: ManagedFields): KubeObject {
+  const { managedFields: _, ...metadata } = object.metadata;
+  return { ...object, metadata: managedFields === undefined ? metadata : { ...metadata, managedFields } };
 }
 
 export function writerOf(resource: Resource, { name, subresource, nowMs }: Manager): Writer {

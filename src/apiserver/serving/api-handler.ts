@@ -92,7 +92,7 @@ export class ApiHandler {
           throw tooManyRequests('Too many connections, please try again later.', 1);
         // Discovery and streams of bytes negotiate for themselves.
         const isNegotiated = info.kind === 'resource' && (info.verb === 'watch' || !isLongRunning(info));
-        if (isNegotiated) representation = representationOf({ exchange, query: target.query });
+        if (isNegotiated) representation = representationOf({ exchange, query: target.query }, this.#hasTable(info));
         reply = await this.#answer(exchange, target, info, known, representation, warnings);
       }
     } catch (error) {
@@ -109,6 +109,15 @@ export class ApiHandler {
     };
     await sendReply(exchange, reply.code, headers, reply.body);
     return { info, user, code: reply.code };
+  }
+
+  /** What is only sent and answered, a review or a token, is in no table. */
+  #hasTable(info: RequestInfo): boolean {
+    if (info.kind === 'path') return true;
+    const served = this.#deps.resources.byPlural(info, info.resource);
+    if (served === undefined) return true;
+    const part = served.subresources.find(({ name }) => name === info.subresource);
+    return part === undefined ? served.isStored || served.verbs.includes('list') : part.kind === undefined;
   }
 
   async #answer(

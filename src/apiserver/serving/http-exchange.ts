@@ -51,6 +51,10 @@ export class Http1Exchange implements Exchange {
     return Array.isArray(value) ? value.join(', ') : value;
   }
 
+  headerNames(): readonly string[] {
+    return Object.keys(this.#request.headers);
+  }
+
   readBody(bytesMax: number): Promise<Buffer> {
     return this.#body.read(this.#request, this.header('content-length'), bytesMax);
   }
@@ -134,6 +138,10 @@ export class Http2Exchange implements Exchange {
   header(name: string): string | undefined {
     const value = this.#headers[name];
     return Array.isArray(value) ? value.join(', ') : value;
+  }
+
+  headerNames(): readonly string[] {
+    return Object.keys(this.#headers);
   }
 
   readBody(bytesMax: number): Promise<Buffer> {

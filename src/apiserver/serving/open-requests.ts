@@ -5,9 +5,11 @@
  */
 import { onAbort } from '../../base/abort.ts';
 import type { Clock } from '../../base/clock.ts';
+import { goQuote } from '../../kube/values/go-text.ts';
+import { parseDurationMs } from '../../kube/values/times.ts';
 import type { User } from '../identity/user.ts';
 import type { Resource } from '../model/resource.ts';
-import { timedOut, tooManyRequests, unavailable } from '../model/status.ts';
+import { badRequest, timedOut, tooManyRequests, unavailable } from '../model/status.ts';
 import type { ApiRequest, Exchange, Representation } from '../rest/api-request.ts';
 import type { ResourceRequest } from '../rest/request-info.ts';
 import { ConnectionLost } from './http-exchange.ts';
@@ -47,9 +49,9 @@ export class OpenRequests {
     if (request.isLong) return this.#deps.metrics.longRunning((this.#long += 1));
     const { verb } = request.info;
     const kind = kindOf(request);
+    const durationMs = Math.min(askedMs(request.query), verb === 'get' || verb === 'list' ? readingMs : mutatingMs);
     if (this.#counts[kind] >= limits[kind]) throw tooManyRequests('Too many requests, please try again later.', 1);
     this.#deps.metrics.inFlight(kind, (this.#counts[kind] += 1));
-    const durationMs = Math.min(askedMs(request.query), verb === 'get' || verb === 'list' ? readingMs : mutatingMs);
     // The tick that is under way has begun already.
     this.#ends.set(request, this.#ticks + 1 + Math.ceil(durationMs / tickMs));
     this.#ticking ??= this.#tick();
@@ -92,13 +94,16 @@ function kindOf({ info }: OpenRequest): keyof typeof limits {
   return reading.has(info.verb) ? 'readOnly' : 'mutating';
 }
 
-/** `timeout=32s`, as clients send it. */
+/** `timeout=32s`, as clients send it. Throws a 400 for what is not a duration. */
 function askedMs(query: URLSearchParams): number {
-  const match = /^(\d{1,6})(ms|s|m)$/.exec(query.get('timeout') ?? '');
-  if (match === null) return Infinity;
-  const [, count, unit] = match;
-  const ms = Number(count) * (unit === 'ms' ? 1 : unit === 's' ? 1000 : 60_000);
-  return ms === 0 ? Infinity : ms;
+  const text = query.get('timeout') ?? '';
+  if (text === '') return Infinity;
+  const ms = parseDurationMs(text);
+  if (ms === undefined) {
+    const problem = /^[+-]?[\d.]*\d[\d.]*$/.test(text) ? 'missing unit in' : 'invalid';
+    throw badRequest(`invalid timeout specified in the request URL - time: ${problem} duration ${goQuote(text)}`);
+  }
+  return ms > 0 ? ms : Infinity;
 }
 
 /** One of them, as handlers get it. */

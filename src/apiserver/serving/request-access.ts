@@ -4,7 +4,7 @@ import type { Authorizer } from '../identity/authorization.ts';
 import { type RequestAttributes, type User, forbiddenMessage } from '../identity/user.ts';
 import type { ResourceTable } from '../model/resource.ts';
 import { parseFieldSelector, requiredName } from '../model/selection.ts';
-import { StatusError, forbidden, unauthorized } from '../model/status.ts';
+import { StatusError, badRequest, forbidden, unauthorized } from '../model/status.ts';
 import type { Exchange } from '../rest/api-request.ts';
 import type { RequestInfo, ResourceRequest } from '../rest/request-info.ts';
 
@@ -14,9 +14,9 @@ interface AccessDeps {
   readonly resources: ResourceTable;
 }
 
-const impersonation = ['impersonate-user', 'impersonate-group', 'impersonate-uid'];
+const impersonation = /^impersonate-(user$|group$|uid$|extra-)/;
 
-/** Throws a 401, or a 403 for impersonation: to ignore that would be to act in the wrong name. */
+/** Throws a 401, or a 403 for impersonation: to ignore that would be to act in the wrong name. A 400 where there is no name. */
 export function authenticateRequest({ authenticator }: AccessDeps, exchange: Exchange): User {
   const { peer } = exchange;
   const authorization = exchange.header('authorization');
@@ -25,7 +25,11 @@ export function authenticateRequest({ authenticator }: AccessDeps, exchange: Exc
     ...(authorization !== undefined && { authorization }),
   });
   if (result.kind === 'unauthenticated') throw unauthorized();
-  if (impersonation.some((name) => exchange.header(name) !== undefined)) {
+  const asked = exchange.headerNames().filter((name) => impersonation.test(name));
+  if (asked.length > 0) {
+    if ((exchange.header('impersonate-user') ?? '') === '') {
+      throw badRequest(`requested ${asked.join(', ')} without impersonating a user`);
+    }
     throw forbidden({ group: '', name: '' }, '', 'this server does not support impersonation');
   }
   return result.user;

@@ -103,6 +103,7 @@ export class VersionedStore implements Store {
     return () => this.#listeners.delete(own);
   }
 
+  /** Of a key that nothing can be stored under, nothing is stored; who decides knows best what is wrong with the name. */
   async update<R>(
     key: string,
     decide: (current: StoredObject | undefined, revision: number) => Decision<R>,
@@ -123,6 +124,7 @@ export class VersionedStore implements Store {
       if (pending !== undefined) await this.#queue.add({ change: undefined });
       return decision.result;
     }
+    checkKey(key);
     const change: LoggedChange = {
       type: decision.kind,
       key,
@@ -167,8 +169,6 @@ export class VersionedStore implements Store {
     if (this.#refusal !== undefined) throw this.#refusal;
     if (this.#isDeciding) throw new Error('update was called from within a decision');
     if (this.#queue.length >= this.#options.limits.waitingMax) throw new StoreBusyError(this.#queue.length);
-    if (!key.startsWith('/') || key.endsWith('/')) throw invalidKey(key, 'it must begin, and not end, with "/"');
-    if (Buffer.byteLength(key) > keyBytesMax) throw invalidKey(key, `it is longer than ${keyBytesMax} bytes`);
     this.#checkWhole(key);
   }
 
@@ -343,4 +343,9 @@ class CommitQueue {
     }
     return this.#entries.splice(0, count);
   }
+}
+
+function checkKey(key: string): void {
+  if (!key.startsWith('/') || key.endsWith('/')) throw invalidKey(key, 'it must begin, and not end, with "/"');
+  if (Buffer.byteLength(key) > keyBytesMax) throw invalidKey(key, `it is longer than ${keyBytesMax} bytes`);
 }

@@ -7,7 +7,17 @@ import { type FieldError, invalidField, invalidFields, requiredField } from '../
 import { resourceKind } from '../schema/kind.ts';
 import { objectFields, objectReference } from '../schema/meta.ts';
 import { immutableErrors, validateObjectMeta, validateObjectMetaUpdate } from '../schema/metadata-validation.ts';
-import { type FieldPath, type Of, described, integer, object, required, string } from '../schema/schema.ts';
+import {
+  type FieldPath,
+  type Of,
+  described,
+  integer,
+  object,
+  required,
+  string,
+  time,
+  microTime,
+} from '../schema/schema.ts';
 import { dnsSubdomainProblems, pathSegmentProblems, qualifiedNameProblems } from '../values/names.ts';
 import type { Pod } from './pod/pod.ts';
 
@@ -39,12 +49,12 @@ export const eventShape = described(
     reason: string,
     message: string,
     source: sourceShape,
-    firstTimestamp: string,
-    lastTimestamp: string,
+    firstTimestamp: time,
+    lastTimestamp: time,
     count: integer,
     type: string,
-    eventTime: string,
-    series: object({ count: integer, lastObservedTime: string }),
+    eventTime: microTime,
+    series: object({ count: integer, lastObservedTime: microTime }),
     action: string,
     related: objectReference,
     reportingComponent: string,
@@ -93,8 +103,8 @@ const eventViewShape = described(
   },
   object({
     ...objectFields,
-    eventTime: string,
-    series: object({ count: required(integer), lastObservedTime: required(string) }),
+    eventTime: microTime,
+    series: object({ count: required(integer), lastObservedTime: microTime }),
     reportingController: string,
     reportingInstance: string,
     action: string,
@@ -104,8 +114,8 @@ const eventViewShape = described(
     note: string,
     type: string,
     deprecatedSource: sourceShape,
-    deprecatedFirstTimestamp: string,
-    deprecatedLastTimestamp: string,
+    deprecatedFirstTimestamp: time,
+    deprecatedLastTimestamp: time,
     deprecatedCount: integer,
   }),
 );
@@ -157,7 +167,7 @@ export function viewOfEvent(stored: Event): EventView {
     ...(message !== undefined && { note: message }),
     ...(reportingComponent !== undefined && { reportingController: reportingComponent }),
     ...(series !== undefined && {
-      series: { count: series.count ?? 0, lastObservedTime: series.lastObservedTime ?? '' },
+      series: { ...series, count: series.count ?? 0 },
     }),
     ...(deprecatedSource !== undefined && { deprecatedSource }),
     ...(firstTimestamp !== undefined && { deprecatedFirstTimestamp: firstTimestamp }),
@@ -230,19 +240,12 @@ export function validateNewEventUpdate(changed: Event, old: Event): FieldError[]
     ...sameText('lastTimestamp'),
     ...immutableErrors(changed.count ?? 0, old.count ?? 0, ['count']),
     ...sameText('type'),
-    ...(microseconds(changed.eventTime) === microseconds(old.eventTime)
-      ? []
-      : [invalidField(['eventTime'], changed.eventTime ?? null, 'field is immutable')]),
+    ...immutableErrors(changed.eventTime ?? null, old.eventTime ?? null, ['eventTime']),
     ...sameText('action'),
     ...sameObject('related'),
     ...immutableErrors(changed.reportingComponent ?? '', old.reportingComponent ?? '', ['reportingController']),
     ...immutableErrors(changed.reportingInstance ?? '', old.reportingInstance ?? '', ['reportingInstance']),
   ];
-}
-
-/** Some clients keep nanoseconds that others cut off. */
-function microseconds(time: string | undefined): string {
-  return (time ?? '').replace(/(\.[0-9]{6})[0-9]+/, '$1');
 }
 
 function seriesErrors({ series }: Event): FieldError[] {

@@ -3,7 +3,7 @@ import { type FieldError, forbiddenField, invalidField, unsupportedField } from 
 import { resourceKind } from '../schema/kind.ts';
 import { objectFields } from '../schema/meta.ts';
 import { validateObjectMeta, validateObjectMetaUpdate } from '../schema/metadata-validation.ts';
-import { type Of, described, integer, object, string } from '../schema/schema.ts';
+import { type Of, described, integer, object, string, microTime } from '../schema/schema.ts';
 import { dnsSubdomainProblems } from '../values/names.ts';
 
 export const leaseShape = described(
@@ -26,8 +26,8 @@ export const leaseShape = described(
       object({
         holderIdentity: string,
         leaseDurationSeconds: integer,
-        acquireTime: string,
-        renewTime: string,
+        acquireTime: microTime,
+        renewTime: microTime,
         leaseTransitions: integer,
         strategy: string,
         preferredHolder: string,

@@ -3,7 +3,7 @@ import { type FieldError, invalidField, invalidFields } from '../schema/field-er
 import { resourceKind } from '../schema/kind.ts';
 import { objectFields } from '../schema/meta.ts';
 import { finalizersOfKubernetes, validateObjectMeta, validateObjectMetaUpdate } from '../schema/metadata-validation.ts';
-import { type FieldPath, type Of, described, list, object, required, string } from '../schema/schema.ts';
+import { type FieldPath, type Of, described, list, object, required, string, time } from '../schema/schema.ts';
 import { dnsLabelProblems, qualifiedNameProblems } from '../values/names.ts';
 
 const namespaceShape = described(
@@ -35,7 +35,7 @@ const namespaceShape = described(
           object({
             type: required(string),
             status: required(string),
-            lastTransitionTime: string,
+            lastTransitionTime: time,
             reason: string,
             message: string,
           }),
@@ -53,6 +53,7 @@ export const namespaceKind = resourceKind<Namespace>({
   shortNames: ['ns'],
   namespaced: false,
   shape: namespaceShape,
+  complete: labelled,
   validate: validateNamespace,
   validateUpdate: validateNamespaceUpdate,
   wire: {
@@ -62,6 +63,14 @@ export const namespaceKind = resourceKind<Namespace>({
     NamespaceCondition: '1 type!, 2 status!, 4 lastTransitionTime Time, 5 reason, 6 message',
   },
 });
+
+const nameLabel = 'kubernetes.io/metadata.name';
+
+/** So that a selector of labels can name namespaces. */
+function labelled(object: Namespace): Namespace {
+  const { metadata } = object;
+  return { ...object, metadata: { ...metadata, labels: { ...metadata.labels, [nameLabel]: metadata.name } } };
+}
 
 /** Rules for namespaces, on creation, on update, and for the two subresources that carry their end. */
 function validateNamespace({ metadata, spec }: Namespace): FieldError[] {

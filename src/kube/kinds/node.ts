@@ -26,6 +26,7 @@ import {
   resourceList,
   setOf,
   string,
+  time,
 } from '../schema/schema.ts';
 import { dnsSubdomainProblems, labelValueProblems, qualifiedNameProblems } from '../values/names.ts';
 import { roundUpResources } from '../values/quantity.ts';
@@ -57,7 +58,7 @@ export const nodeShape = described(
         podCIDRs: setOf(string),
         providerID: string,
         unschedulable: boolean,
-        taints: list(object({ key: required(string), value: string, effect: required(string), timeAdded: string })),
+        taints: list(object({ key: required(string), value: string, effect: required(string), timeAdded: time })),
         configSource: any,
         externalID: string,
         podPreemptionPolicy: any,
@@ -91,8 +92,8 @@ export const nodeShape = described(
           object({
             type: required(string),
             status: required(string),
-            lastHeartbeatTime: string,
-            lastTransitionTime: string,
+            lastHeartbeatTime: time,
+            lastTransitionTime: time,
             reason: string,
             message: string,
           }),

@@ -3,7 +3,7 @@ import { type FieldError, invalidField } from '../schema/field-errors.ts';
 import { exchangedKind, resourceKind } from '../schema/kind.ts';
 import { localObjectReference, objectFields, objectReference } from '../schema/meta.ts';
 import { validateObjectMeta, validateObjectMetaUpdate } from '../schema/metadata-validation.ts';
-import { type Of, boolean, described, integer, list, map, object, required, string } from '../schema/schema.ts';
+import { type Of, boolean, described, integer, list, map, object, required, string, time } from '../schema/schema.ts';
 import { dnsSubdomainProblems } from '../values/names.ts';
 
 const serviceAccountShape = described(
@@ -64,7 +64,7 @@ export const tokenRequestShape = described(
         attestations: map(list(string)),
       }),
     ),
-    status: object({ token: required(string), expirationTimestamp: string }),
+    status: object({ token: required(string), expirationTimestamp: time }),
   }),
 );
 export interface TokenRequest extends Of<typeof tokenRequestShape> {}

@@ -1,9 +1,9 @@
 /** What nodes and pods use now, as `kubectl top` and autoscalers read it: made when it is asked for, never stored. */
 import { resourceKind } from '../schema/kind.ts';
 import { objectFields } from '../schema/meta.ts';
-import { type Of, described, list, object, required, resourceList, string } from '../schema/schema.ts';
+import { type Of, described, list, object, required, resourceList, string, time } from '../schema/schema.ts';
 
-const measured = { ...objectFields, timestamp: required(string), window: required(string) };
+const measured = { ...objectFields, timestamp: required(time), window: required(string) };
 const texts = {
   timestamp: 'When it was measured.',
   window: 'The time before that, over which the use of processors is the mean.',

@@ -92,7 +92,7 @@ const volumes: readonly {
   ]),
   {
     it: 'an Azure disk',
-    spec: { azureDisk: { diskURI: disk, cachingMode: 'None', fsType: 'xfs', readOnly: true, kind: 'managed' } },
+    spec: { azureDisk: { diskURI: disk, cachingMode: 'None', fsType: 'xfs', readOnly: true, kind: 'Managed' } },
     csi: {
       driver: 'disk.csi.azure.com',
       volumeHandle: disk,

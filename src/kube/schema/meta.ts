@@ -12,6 +12,7 @@ import {
   setOf,
   string,
   described,
+  time,
 } from './schema.ts';
 
 const ownerReference = described(
@@ -37,6 +38,16 @@ const ownerReference = described(
   }),
 );
 export interface OwnerReference extends Of<typeof ownerReference> {}
+
+const managedFieldsEntry = object({
+  manager: string,
+  operation: string,
+  apiVersion: string,
+  time,
+  fieldsType: string,
+  fieldsV1: any,
+  subresource: string,
+});
 
 const metaTexts = {
   name: 'The name, unique among objects of the kind in the namespace. It cannot be changed.',
@@ -64,14 +75,14 @@ const metaFields = {
   uid: string,
   resourceVersion: string,
   generation: integer,
-  creationTimestamp: string,
-  deletionTimestamp: string,
+  creationTimestamp: time,
+  deletionTimestamp: time,
   deletionGracePeriodSeconds: integer,
   labels: map(string),
   annotations: map(string),
   ownerReferences: list(atomic(ownerReference), 'uid'),
   finalizers: setOf(string),
-  managedFields: list(any),
+  managedFields: list(managedFieldsEntry),
 };
 
 export const objectMeta = described(

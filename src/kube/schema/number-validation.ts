@@ -1,6 +1,6 @@
 /** Rules for numbers that many fields share: modes, ids, quantities. */
 import { rangeProblems } from '../values/network-names.ts';
-import { isExtendedResource, quantityProblem, readQuantity } from '../values/quantity.ts';
+import { Quantity, isExtendedResource } from '../values/quantity.ts';
 import { type FieldError, invalidField, invalidFields } from './field-errors.ts';
 import type { FieldPath } from './schema.ts';
 
@@ -42,16 +42,9 @@ export function positiveErrors(value: number, path: FieldPath): FieldError[] {
   return value > 0 ? [] : [invalidField(path, value, 'must be greater than zero')];
 }
 
-/** A quantity that cannot be read stops the API server's decoder; here it is an error of its field. */
-export function quantityErrors(value: string | number, path: FieldPath): FieldError[] {
-  const problem = quantityProblem(value);
-  return problem === undefined ? [] : [invalidField(path, value, problem)];
-}
-
 /** An amount of a resource: not negative, and whole where the resource comes in pieces. */
 export function resourceQuantityErrors(name: string, value: string | number, path: FieldPath): FieldError[] {
-  const quantity = readQuantity(value);
-  if (quantity === undefined) return quantityErrors(value, path);
+  const quantity = Quantity.parse(value);
   const errors: FieldError[] = [];
   if (quantity.sign() < 0) errors.push(invalidField(path, String(quantity), 'must be greater than or equal to 0'));
   const isCounted = countedResources.has(name) || isExtendedResource(name);
@@ -62,7 +55,6 @@ export function resourceQuantityErrors(name: string, value: string | number, pat
 }
 
 export function positiveQuantityErrors(value: string | number, path: FieldPath): FieldError[] {
-  const quantity = readQuantity(value);
-  if (quantity === undefined) return quantityErrors(value, path);
+  const quantity = Quantity.parse(value);
   return quantity.sign() > 0 ? [] : [invalidField(path, String(quantity), 'must be greater than zero')];
 }

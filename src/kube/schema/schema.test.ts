@@ -13,6 +13,7 @@ import {
   integer,
   list,
   map,
+  microTime,
   number,
   object,
   quantity,
@@ -20,6 +21,7 @@ import {
   required,
   setOf,
   string,
+  time,
 } from './schema.ts';
 
 const item = object({ name: required(string), size: integer });
@@ -35,6 +37,8 @@ const shape = object({
   items: list(item, 'name'),
   labels: map(string),
   inner: required(object({ list: required(list(string)), optional: string })),
+  at: time,
+  exactly: microTime,
 });
 
 test('decode gives required fields their zero value and leaves the others out', () => {
@@ -68,6 +72,8 @@ const accepted = [
   { field: 'raw', values: ['', 'eA==', 'YWJj\nZGVm', 'YWI='] },
   { field: 'count', values: [0, -1, 2 ** 53 - 1] },
   { field: 'free', values: [[], {}, 'x', 1, true] },
+  { field: 'at', values: ['2026-02-28T23:59:59Z', '2026-01-01T00:00:00.123+05:30', null] },
+  { field: 'exactly', values: ['2026-01-01T00:00:00.000001Z', '2026-01-01T00:00:00Z'] },
 ];
 for (const { field, values } of accepted) {
   test(`decode takes ${field} as ${values.map((value) => inspect(value)).join(', ')}`, () => {
@@ -79,7 +85,9 @@ const refused = [
   { field: 'text', values: [1, true, [], {}] },
   { field: 'count', values: ['1', 1.5, 2 ** 53, true] },
   { field: 'on', values: ['true', 1] },
-  { field: 'amount', values: [true, [], Infinity] },
+  { field: 'amount', values: [true, [], Infinity, 'abc', '${X}', '', '1 GB'] },
+  { field: 'at', values: ['', 'now', '2026-02-30T00:00:00Z', '2026-01-01', '2026-01-01T24:00:00Z', 1] },
+  { field: 'exactly', values: ['x', '0000-01-01T00:00:00+01:00', '2026-01-01T00:00:00.1'] },
   { field: 'raw', values: ['x', 'e A==', 'eA=', 'eA=x', 'e===', 1] },
   { field: 'items', values: [{}, 'x', [1]] },
   { field: 'labels', values: [[], 'x', { a: 1 }] },
@@ -109,6 +117,21 @@ const descriptions = [
 for (const { field, value, says } of descriptions) {
   test(`decode says: ${says}`, () => {
     assert.equal(decode(shape, { [field]: value }).problems[0]?.message, says);
+  });
+}
+
+const forms = [
+  { field: 'amount', given: 0.1, kept: '100m' },
+  { field: 'amount', given: 1, kept: '1' },
+  { field: 'amount', given: '1024Mi', kept: '1Gi' },
+  { field: 'at', given: '2026-01-01T01:00:00.999+01:00', kept: '2026-01-01T00:00:00Z' },
+  { field: 'at', given: '0001-01-01T00:00:00Z', kept: undefined },
+  { field: 'exactly', given: '2026-01-01T00:00:00.5Z', kept: '2026-01-01T00:00:00.500000Z' },
+  { field: 'exactly', given: '2026-01-01T00:00:00.123456789Z', kept: '2026-01-01T00:00:00.123456Z' },
+] as const;
+for (const { field, given, kept } of forms) {
+  test(`decode leaves ${field} ${String(given)} as ${kept}, as the API server prints it`, () => {
+    assert.equal(decode(shape, { [field]: given }).value[field], kept);
   });
 }
 

@@ -6,6 +6,9 @@
  * Decoding follows the API server: null counts as absent, an unknown field is reported and left out, a required
  * field that is absent gets its zero value (validation then says which value is missing, in the server's words).
  */
+import { Quantity, QuantityError } from '../values/quantity.ts';
+import { parseTime } from '../values/times.ts';
+
 export interface Shape<T> {
   readonly type:
     | 'string'
@@ -13,6 +16,8 @@ export interface Shape<T> {
     | 'number'
     | 'boolean'
     | 'quantity'
+    | 'time'
+    | 'microTime'
     | 'intOrString'
     | 'bytes'
     | 'any'
@@ -61,8 +66,12 @@ export const string = plain<string>('string', () => '');
 export const integer = plain<number>('integer', () => 0);
 export const number = plain<number>('number', () => 0);
 export const boolean = plain<boolean>('boolean', () => false);
-/** Text or a bare number: `500m`, `1`, `0.5`. Judged by `parseQuantity`, because its syntax has its own words. */
+/** Text or a bare number: `500m`, `1`, `0.5`. Decoding leaves the API server's own form of it, which is text. */
 export const quantity = plain<string | number>('quantity', () => '0');
+/** A point in time as RFC 3339 writes it. Decoding leaves UTC and whole seconds; the zero time counts as absent. */
+export const time = plain<string>('time', () => undefined);
+/** The same with six digits of a fraction. */
+export const microTime = plain<string>('microTime', () => undefined);
 export const intOrString = plain<number | string>('intOrString', () => 0);
 /** Base64 text. It stays text in the object, as JSON carries it. */
 export const bytes = plain<string>('bytes', () => '');
@@ -162,12 +171,35 @@ function decodeInto(shape: Shape<unknown>, json: unknown, way: Way, problems: Sh
       return result;
     }
     case 'quantity':
-      return typeof json === 'bigint' ? String(json) : json;
+      return canonicalQuantity(String(json), way, problems);
+    case 'time':
+    case 'microTime':
+      return canonicalTime(shape, String(json), way, problems);
     case 'object':
       return decodeFields(shape.fields ?? {}, json as Record<string, unknown>, way, problems);
     default:
       return json;
   }
+}
+
+function canonicalQuantity(text: string, way: Way, problems: ShapeProblem[]): string {
+  try {
+    return Quantity.parse(text).toString();
+  } catch (error) {
+    if (!(error instanceof QuantityError)) throw error;
+    problems.push({ kind: 'type', path: [...way], message: error.message });
+    return '0';
+  }
+}
+
+function canonicalTime(shape: Shape<unknown>, text: string, way: Way, problems: ShapeProblem[]): unknown {
+  const at = parseTime(text);
+  if (at === undefined) {
+    const message = `expected ${expectation[shape.type]}, got other text`;
+    problems.push({ kind: 'type', path: [...way], message });
+  }
+  if (at === undefined || at.isZero) return shape.zero();
+  return shape.type === 'time' ? at.seconds : at.microseconds;
 }
 
 function decodeStep(
@@ -200,6 +232,8 @@ function decodeFields(fields: Fields, json: Record<string, unknown>, way: Way, p
 function accepts(shape: Shape<unknown>, json: unknown): boolean {
   switch (shape.type) {
     case 'string':
+    case 'time':
+    case 'microTime':
       return typeof json === 'string';
     case 'bytes':
       return typeof json === 'string' && isBase64(json);
@@ -230,6 +264,8 @@ const expectation: Record<Shape<unknown>['type'], string> = {
   number: 'a number',
   boolean: 'true or false',
   quantity: 'a quantity (a number or text such as "500m")',
+  time: 'a time (RFC 3339, such as 2006-01-02T15:04:05Z)',
+  microTime: 'a time (RFC 3339, such as 2006-01-02T15:04:05.000000Z)',
   intOrString: 'a whole number or a string',
   list: 'a list',
   map: 'a map',

@@ -21,6 +21,27 @@ export function instantOf(text: string): bigint | undefined {
   return Number.isNaN(ms) ? undefined : BigInt(ms) * 1_000_000n + BigInt(fraction.padEnd(9, '0'));
 }
 
+/** A time in the two forms of the API. */
+interface ParsedTime {
+  /** The first second of year 1, which Go prints as null. */
+  readonly isZero: boolean;
+  readonly seconds: string;
+  readonly microseconds: string;
+}
+
+/** Undefined for anything but RFC 3339: also for the 30th of February, and for years that take more than four digits in UTC. */
+export function parseTime(text: string): ParsedTime | undefined {
+  const [, date = '', fraction = '', zone = ''] = pattern.exec(text) ?? [];
+  const [local, ms] = [Date.parse(`${date}Z`), Date.parse(`${date}${zone}`)];
+  // A day that a month does not have would become one of the next month.
+  if (Number.isNaN(local) || Number.isNaN(ms) || !new Date(local).toISOString().startsWith(date)) return undefined;
+  const utc = new Date(ms).toISOString().replace(/\.000Z$/, '');
+  if (utc.length !== date.length) return undefined;
+  const micros = fraction.padEnd(6, '0').slice(0, 6);
+  const isZero = utc === '0001-01-01T00:00:00' && Number(fraction) === 0;
+  return { isZero, seconds: `${utc}Z`, microseconds: `${utc}.${micros}Z` };
+}
+
 // Durations as Go writes them, `1m30s`, `100ms`, which is how Kubernetes configuration spells time.
 
 const unitMs: Readonly<Record<string, number>> = {

@@ -305,7 +305,7 @@ const others: readonly Case[] = [
     container: {
       resources: {
         limits: { cpu: '1', memory: '-1', gpu: '1', 'example.com/gpu': '1500m', 'hugepages-2Mi': '3Mi', storage: '1' },
-        requests: { cpu: '2', 'example.com/gpu': '1', 'example.com/tpu': '1', 'hugepages-2Mi': '2Mi', memory: 'x' },
+        requests: { cpu: '2', 'example.com/gpu': '1', 'example.com/tpu': '1', 'hugepages-2Mi': '2Mi' },
       },
     },
     errors: [
@@ -319,7 +319,7 @@ const others: readonly Case[] = [
       `${c}.resources.requests: Invalid value: "1": must be equal to example.com/gpu limit of 1500m`,
       `${c}.resources.limits: Required value: Limit must be set for non overcommitable resources`,
       `${c}.resources.requests: Invalid value: "2Mi": must be equal to hugepages-2Mi limit of 3Mi`,
-      `${c}.resources.requests[memory]: Invalid value: "x": quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'`,
+      `${c}.resources.requests[memory]: Invalid value: "-1": must be greater than or equal to 0`,
       `${c}.resources.requests[gpu]: Invalid value: "gpu": must be a standard resource type or fully qualified`,
       `${c}.resources.requests[gpu]: Invalid value: "gpu": must be a standard resource for containers`,
       `${c}.resources.requests[storage]: Invalid value: "storage": must be a standard resource for containers`,

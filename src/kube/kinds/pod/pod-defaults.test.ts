@@ -44,7 +44,7 @@ test('defaultPod keeps every choice that the user made', () => {
     imagePullPolicy: 'Never',
     terminationMessagePath: '/x',
     terminationMessagePolicy: 'FallbackToLogsOnError',
-    resources: { requests: { cpu: '0.5' } },
+    resources: { requests: { cpu: '500m' } },
   };
   assert.deepEqual(defaulted({ ...choices, containers: [container] }), {
     ...choices,

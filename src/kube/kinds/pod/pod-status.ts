@@ -17,6 +17,7 @@ import {
   required,
   resourceList,
   string,
+  time,
 } from '../../schema/schema.ts';
 import { dnsSubdomainProblems, qualifiedNameProblems } from '../../values/names.ts';
 import { addressProblems, parseIpAddress } from '../../values/network-names.ts';
@@ -41,14 +42,14 @@ const containerState = described(
   },
   object({
     waiting: object({ reason: string, message: string }),
-    running: object({ startedAt: string }),
+    running: object({ startedAt: time }),
     terminated: object({
       exitCode: required(integer),
       signal: integer,
       reason: string,
       message: string,
-      startedAt: string,
-      finishedAt: string,
+      startedAt: time,
+      finishedAt: time,
       containerID: string,
     }),
   }),
@@ -142,8 +143,8 @@ export const podStatus = described(
         type: required(string),
         status: required(string),
         observedGeneration: integer,
-        lastProbeTime: string,
-        lastTransitionTime: string,
+        lastProbeTime: time,
+        lastTransitionTime: time,
         reason: string,
         message: string,
       }),
@@ -156,7 +157,7 @@ export const podStatus = described(
     hostIPs: atomic(list(address, 'ip')),
     podIP: string,
     podIPs: list(address, 'ip'),
-    startTime: string,
+    startTime: time,
     initContainerStatuses: list(containerStatus),
     containerStatuses: list(containerStatus),
     ephemeralContainerStatuses: list(containerStatus),

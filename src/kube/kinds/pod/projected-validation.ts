@@ -19,11 +19,11 @@ import {
   trustBundleNameProblems,
   validateLabelSelector,
 } from '../../schema/metadata-validation.ts';
-import { fileModeErrors, idErrors, quantityErrors } from '../../schema/number-validation.ts';
+import { fileModeErrors, idErrors } from '../../schema/number-validation.ts';
 import type { FieldPath } from '../../schema/schema.ts';
 import { checkedFieldLabel, splitSubscript } from '../../values/field-path.ts';
 import { projectedPathProblems, qualifiedNameProblems } from '../../values/names.ts';
-import { readQuantity } from '../../values/quantity.ts';
+import { Quantity } from '../../values/quantity.ts';
 import type {
   ClusterTrustBundleProjection,
   DownwardApiFile,
@@ -315,8 +315,7 @@ export function resourceFieldReferenceErrors(
 
 function divisorErrors({ resource, divisor }: ResourceFieldReference, path: FieldPath): FieldError[] {
   if (divisor === undefined) return [];
-  const quantity = readQuantity(divisor);
-  if (quantity === undefined) return quantityErrors(divisor, path);
+  const quantity = Quantity.parse(divisor);
   const [allowed, name] = divisorsFor(resource);
   if (name === undefined || quantity.isZero() || allowed.includes(String(quantity))) return [];
   const choices = allowed === cpuDivisors ? allowed.join(' and ') : allowed.join(', ');

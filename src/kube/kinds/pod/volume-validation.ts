@@ -1,7 +1,4 @@
-/**
- * Rules for a pod's volumes: their names, that each has one source, and the sources themselves. Of drivers that no plugin of ours
- * serves only the required fields are checked.
- */
+/** Rules for a pod's volumes: their names, that each has one source, and the sources themselves. */
 import {
   type FieldError,
   addErrors,
@@ -14,7 +11,7 @@ import {
   requiredField,
   unsupportedField,
 } from '../../schema/field-errors.ts';
-import { directoryModeErrors, fileModeErrors, idErrors, quantityErrors } from '../../schema/number-validation.ts';
+import { directoryModeErrors, fileModeErrors, idErrors } from '../../schema/number-validation.ts';
 import type { FieldPath } from '../../schema/schema.ts';
 import { goQuote } from '../../values/go-text.ts';
 import { descendingPathProblems, dnsLabelProblems, dnsSubdomainProblems } from '../../values/names.ts';
@@ -69,11 +66,9 @@ const misspelt: Partial<Record<VolumeSourceName, string>> = { downwardAPI: 'down
 const rules: SourceRules = {
   emptyDir: ({ sizeLimit, mode }, path) => {
     const sizePath = [...path, 'sizeLimit'];
-    const errors = sizeLimit === undefined ? [] : quantityErrors(sizeLimit, sizePath);
-    if ((readQuantity(sizeLimit)?.sign() ?? 0) < 0) {
-      errors.push(forbiddenField(sizePath, 'SizeLimit field must be a valid resource quantity'));
-    }
-    return [...errors, ...directoryModeErrors(mode, [...path, 'mode'])];
+    const isNegative = (readQuantity(sizeLimit)?.sign() ?? 0) < 0;
+    const text = 'SizeLimit field must be a valid resource quantity';
+    return [...(isNegative ? [forbiddenField(sizePath, text)] : []), ...directoryModeErrors(mode, [...path, 'mode'])];
   },
   hostPath: hostPathErrors,
   gitRepo: ({ repository, directory = '' }, path) => [
@@ -168,7 +163,7 @@ function sourceErrors(volume: Volume, podName: string, path: FieldPath): FieldEr
 function ruleFor(name: VolumeSourceName, volume: Volume, path: FieldPath): FieldError[] {
   const rule = rules[name] as ((source: unknown, path: FieldPath) => FieldError[]) | undefined;
   const here = [...path, name];
-  return rule === undefined ? foreignSourceErrors(name, volume[name], here) : rule(volume[name], here);
+  return rule === undefined ? foreignSourceErrors(name, volume[name], here, 'pod') : rule(volume[name], here);
 }
 
 function claimNameErrors(volumeName: string, podName: string, path: FieldPath): FieldError[] {

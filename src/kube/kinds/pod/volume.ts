@@ -1,4 +1,4 @@
-/** The volumes a pod may name, as the API spells them. Sources that no plugin of ours reads are carried along unread. */
+/** The volumes a pod may name, as the API spells them. */
 import { labelSelector, localObjectReference } from '../../schema/meta.ts';
 import {
   type Of,
@@ -15,7 +15,8 @@ import {
 } from '../../schema/schema.ts';
 import { defaultPullPolicy } from '../../values/image-reference.ts';
 import { claimTemplate, defaultClaimSpec } from '../storage/persistent-volume-claim.ts';
-import { defaultForeignSources, foreignVolumeSources } from '../storage/foreign-volumes.ts';
+import { foreignShapes } from '../storage/foreign-sources.ts';
+import { defaultForeignSources } from '../storage/foreign-volumes.ts';
 import { hostPathVolumeSource, nfsVolumeSource } from '../storage/volume-sources.ts';
 
 const modeText =
@@ -306,7 +307,7 @@ const volumeSources = {
   ephemeral: object({ volumeClaimTemplate: claimTemplate }),
   image: object({ reference: string, pullPolicy: string }),
   gitRepo: object({ repository: required(string), revision: string, directory: string }),
-  ...foreignVolumeSources,
+  ...foreignShapes('pod'),
 };
 
 export const volumeShape = described(

@@ -1,12 +1,13 @@
 /**
  * Kinds of volumes that no plugin of this node runs as they are, for pods and PersistentVolumes alike, in one table. Their objects
- * are accepted, completed and stored as by any API server; their fields are otherwise carried along unread. Some of them become
+ * are accepted, completed, checked and stored as by any API server; their fields are in `foreign-sources.ts`. Some of them become
  * volumes of a CSI driver before they get to a plugin: references/csi-translation.ts.
  */
 import { isEmpty, isRecord } from '../../schema/equality.ts';
 import { type FieldError, requiredField } from '../../schema/field-errors.ts';
-import { type FieldPath, any } from '../../schema/schema.ts';
+import type { FieldPath } from '../../schema/schema.ts';
 import { goQuote } from '../../values/go-text.ts';
+import { type ForeignName, type ForeignSource, type SourceUse, foreignRuleErrors } from './foreign-sources.ts';
 
 interface ForeignKind {
   /** Fields that the API server insists on, in its order. */
@@ -24,7 +25,7 @@ interface ForeignKind {
 const azureDisk = { cachingMode: 'ReadWrite', kind: 'Shared', fsType: 'ext4', readOnly: false };
 const rbd = { pool: 'rbd', user: 'admin', keyring: '/etc/ceph/keyring' };
 
-const foreignKinds = {
+const foreignKinds: Readonly<Record<ForeignName, ForeignKind>> = {
   awsElasticBlockStore: { required: ['volumeID'] },
   azureDisk: { required: ['diskName', 'diskURI'], defaults: azureDisk },
   azureFile: { required: ['secretName', 'shareName'] },
@@ -52,15 +53,7 @@ const foreignKinds = {
   },
   storageos: { required: [], isRemoved: true },
   vsphereVolume: { required: ['volumePath'] },
-} satisfies Readonly<Record<string, ForeignKind>>;
-
-type ForeignName = keyof typeof foreignKinds;
-
-const foreignNames = Object.keys(foreignKinds) as readonly ForeignName[];
-
-export const foreignVolumeSources = Object.fromEntries(foreignNames.map((name) => [name, any])) as Readonly<
-  Record<ForeignName, typeof any>
->;
+};
 
 /** Pods alone have it, and with fields of its own. */
 const gitRepo: ForeignKind = {
@@ -69,11 +62,9 @@ const gitRepo: ForeignKind = {
   instead: 'clone the repository into an emptyDir in an init container',
 };
 
-type Sources = Readonly<Record<string, unknown>>;
-
 /** The foreign sources of a volume, completed as by the API server. */
-export function defaultForeignSources(sources: object): Partial<Record<ForeignName, Sources>> {
-  const completed: Partial<Record<ForeignName, Sources>> = {};
+export function defaultForeignSources(sources: object): Partial<Record<ForeignName, ForeignSource>> {
+  const completed: Partial<Record<ForeignName, ForeignSource>> = {};
   for (const [name, given] of foreignSourcesOf(sources)) {
     const absent = Object.entries(foreignKind(name)?.defaults ?? {}).filter(([key]) => isEmpty(given[key]));
     if (absent.length > 0) completed[name as ForeignName] = { ...given, ...Object.fromEntries(absent) };
@@ -82,9 +73,14 @@ export function defaultForeignSources(sources: object): Partial<Record<ForeignNa
 }
 
 /** `path` is that of the source itself. */
-export function foreignSourceErrors(name: string, given: unknown, path: FieldPath): FieldError[] {
-  const missing = foreignKind(name)?.required.filter((field) => !isRecord(given) || isEmpty(given[field])) ?? [];
-  return missing.map((field) => requiredField([...path, field]));
+export function foreignSourceErrors(name: string, given: unknown, path: FieldPath, use: SourceUse): FieldError[] {
+  const kind = foreignKind(name);
+  if (kind === undefined || !isRecord(given)) return [];
+  const missing = kind.required.filter((field) => isEmpty(given[field]));
+  return [
+    ...missing.map((field) => requiredField([...path, field])),
+    ...foreignRuleErrors(name as ForeignName, given, path, use),
+  ];
 }
 
 /** Why no plugin runs a volume with these sources, and what to do; undefined where the kind is not in the table. */
@@ -102,9 +98,9 @@ export function foreignVolumeAdvice(sources: {
   return `${name} volumes ${why}: ${instead ?? way}`;
 }
 
-function foreignSourcesOf(sources: object): [string, Sources][] {
+function foreignSourcesOf(sources: object): [string, ForeignSource][] {
   return Object.entries(sources).filter(
-    (entry): entry is [string, Sources] => foreignKind(entry[0]) !== undefined && isRecord(entry[1]),
+    (entry): entry is [string, ForeignSource] => foreignKind(entry[0]) !== undefined && isRecord(entry[1]),
   );
 }
 

@@ -20,7 +20,7 @@ import {
   validateObjectMeta,
   validateObjectMetaUpdate,
 } from '../../schema/metadata-validation.ts';
-import { positiveQuantityErrors, quantityErrors } from '../../schema/number-validation.ts';
+import { positiveQuantityErrors } from '../../schema/number-validation.ts';
 import {
   type FieldPath,
   type Of,
@@ -33,9 +33,16 @@ import {
   required,
   resourceList,
   string,
+  time,
 } from '../../schema/schema.ts';
 import { dnsLabelProblems, dnsSubdomainProblems, qualifiedNameProblems } from '../../values/names.ts';
-import { type ResourceList, isNativeResource, readQuantity, roundUpResources } from '../../values/quantity.ts';
+import {
+  Quantity,
+  type ResourceList,
+  isNativeResource,
+  readQuantity,
+  roundUpResources,
+} from '../../values/quantity.ts';
 
 const claimSpec = described(
   {
@@ -93,8 +100,8 @@ export const persistentVolumeClaimShape = described(
         object({
           type: required(string),
           status: required(string),
-          lastProbeTime: string,
-          lastTransitionTime: string,
+          lastProbeTime: time,
+          lastTransitionTime: time,
           reason: string,
           message: string,
         }),
@@ -259,9 +266,7 @@ function resourceNameErrors(name: string, path: FieldPath): FieldError[] {
 function amountErrors(amounts: ResourceList, field: string): FieldError[] {
   return Object.entries(amounts).flatMap(([name, amount]) => {
     const path = ['status', field, keyPart(name)];
-    const quantity = readQuantity(amount);
-    if (quantity === undefined) return quantityErrors(amount, path);
-    const bytes = quantity.value();
+    const bytes = Quantity.parse(amount).value();
     return bytes < 0n ? [invalidField(path, Number(bytes), 'must be a valid resource quantity')] : [];
   });
 }
@@ -339,20 +344,11 @@ export function classNameErrors(name: string, path: FieldPath): FieldError[] {
 }
 
 function storageErrors({ resources }: ClaimSpec, path: FieldPath): FieldError[] {
-  const { storage, ...others } = resources?.requests ?? {};
+  const storage = resources?.requests?.['storage'];
   // The API server leaves `requests` out of the field's name.
   const printed = [...path, 'resources', keyPart('storage')];
   const errors = storage === undefined ? [requiredField(printed)] : positiveQuantityErrors(storage, printed);
-  return [
-    ...placedAt([...path, 'resources', 'requests', keyPart('storage')], errors),
-    ...syntaxErrors(others, [...path, 'resources', 'requests']),
-    ...syntaxErrors(resources?.limits ?? {}, [...path, 'resources', 'limits']),
-  ];
-}
-
-/** Amounts that are never compared must still parse. */
-function syntaxErrors(resources: ResourceList, path: FieldPath): FieldError[] {
-  return Object.entries(resources).flatMap(([name, value]) => quantityErrors(value, [...path, keyPart(name)]));
+  return placedAt([...path, 'resources', 'requests', keyPart('storage')], errors);
 }
 
 type DataSource = NonNullable<ClaimSpec['dataSourceRef']>;

@@ -54,6 +54,41 @@ const volumes: readonly Case[] = [
     errors: ['spec.iscsi.targetPortal: Required value'],
   },
   {
+    it: 'calls a disk by its old name',
+    spec: { accessModes, capacity, gcePersistentDisk: { pdName: 'd', partition: 256 } },
+    errors: ['spec.persistentDisk.partition: Invalid value: 256: must be between 1 and 255, inclusive'],
+  },
+  {
+    it: 'asks for the namespace of what is in one',
+    spec: { accessModes, capacity, cinder: { volumeID: 'v', secretRef: { name: 's' } } },
+    errors: ['spec.cinder.secretRef.namespace: Required value'],
+  },
+  {
+    it: 'knows namespaces that pods do not need',
+    spec: { accessModes, capacity, glusterfs: { endpoints: 'e', path: 'p', endpointsNamespace: '' } },
+    errors: [
+      'spec.glusterfs.endpointsNamespace: Invalid value: "": if the endpointnamespace is set, it must be a valid namespace name',
+    ],
+  },
+  {
+    it: 'checks the secrets of a driver, but for the one for staging',
+    spec: {
+      accessModes,
+      capacity,
+      csi: {
+        driver: 'd',
+        volumeHandle: 'h',
+        nodeStageSecretRef: {},
+        nodePublishSecretRef: { name: 's' },
+        nodeExpandSecretRef: { namespace: 'n' },
+      },
+    },
+    errors: [
+      'spec.csi.nodePublishSecretRef.namespace: Required value',
+      'spec.csi.nodeExpandSecretRef.name: Required value',
+    ],
+  },
+  {
     it: 'takes one source',
     spec: { accessModes, capacity, hostPath: { path: '/a' }, nfs: { server: '', path: '' }, csi: { driver: 'a' } },
     errors: [

@@ -7,6 +7,7 @@ import {
   invalidFields,
   keyPart,
   placedAt,
+  placedBelow,
   requiredField,
   unsupportedField,
 } from '../../schema/field-errors.ts';
@@ -17,7 +18,6 @@ import { positiveQuantityErrors } from '../../schema/number-validation.ts';
 import {
   type FieldPath,
   type Of,
-  atomic,
   boolean,
   described,
   granular,
@@ -27,16 +27,16 @@ import {
   required,
   resourceList,
   string,
+  time,
 } from '../../schema/schema.ts';
 import { inKeyOrder } from '../../values/go-text.ts';
-import { backstepProblems, dnsSubdomainProblems } from '../../values/names.ts';
+import { backstepProblems, dnsLabelProblems, dnsSubdomainProblems } from '../../values/names.ts';
 import { readQuantity, roundUpResources } from '../../values/quantity.ts';
 import { nodeSelector, nodeSelectorErrors } from './node-selector.ts';
 import { accessModeErrors, classNameErrors, volumeModeErrors } from './persistent-volume-claim.ts';
-import { defaultForeignSources, foreignSourceErrors, foreignVolumeSources } from './foreign-volumes.ts';
+import { foreignShapes, secretReference } from './foreign-sources.ts';
+import { defaultForeignSources, foreignSourceErrors } from './foreign-volumes.ts';
 import { csiDriverErrors, hostPathErrors, nfsErrors, volumeSourceWire } from './volume-sources.ts';
-
-const secretReference = atomic(object({ name: string, namespace: string }));
 
 const localVolumeSource = object({ path: required(string), fsType: string });
 export interface LocalVolumeSource extends Of<typeof localVolumeSource> {}
@@ -94,11 +94,11 @@ export const persistentVolumeShape = described(
             controllerExpandSecretRef: secretReference,
             nodeExpandSecretRef: secretReference,
           }),
-          ...foreignVolumeSources,
+          ...foreignShapes('persistentVolume'),
         }),
       ),
     ),
-    status: object({ phase: string, message: string, reason: string, lastPhaseTransitionTime: string }),
+    status: object({ phase: string, message: string, reason: string, lastPhaseTransitionTime: time }),
   }),
 );
 export interface PersistentVolume extends Of<typeof persistentVolumeShape> {}
@@ -158,7 +158,7 @@ export const persistentVolumeKind = resourceKind<PersistentVolume>({
   },
 });
 
-/** Rules for PersistentVolumes. Of drivers that no plugin of ours serves only the required fields are checked. */
+/** Rules for PersistentVolumes. */
 type Spec = PersistentVolume['spec'];
 
 /** In the order in which the API server looks for sources: the second one it meets is the one too many. */
@@ -327,10 +327,36 @@ function firstSourceErrors(
     return [...errors, requiredField([...specPath, 'nodeAffinity'], 'Local volume requires node affinity')];
   }
   if (source === 'csi' && csi) {
-    const errors = csiDriverErrors(csi.driver, [...path, 'driver']);
-    return csi.volumeHandle === '' ? [...errors, requiredField([...path, 'volumeHandle'])] : errors;
+    return [
+      ...csiDriverErrors(csi.driver, [...path, 'driver']),
+      ...(csi.volumeHandle === '' ? [requiredField([...path, 'volumeHandle'])] : []),
+      ...checkedSecrets.flatMap((name) => secretErrors(csi[name], [...path, name])),
+    ];
   }
-  return foreignSourceErrors(source, spec[source], path);
+  // The API server calls one of them by an old name.
+  const printed = [...specPath, source === 'gcePersistentDisk' ? 'persistentDisk' : source];
+  return placedBelow(path, printed, foreignSourceErrors(source, spec[source], printed, 'persistentVolume'));
+}
+
+/** In the API server's order, which leaves out the one for staging. */
+const checkedSecrets = [
+  'controllerPublishSecretRef',
+  'controllerExpandSecretRef',
+  'nodePublishSecretRef',
+  'nodeExpandSecretRef',
+] as const;
+
+function secretErrors(secret: Of<typeof secretReference> | undefined, path: FieldPath): FieldError[] {
+  if (secret === undefined) return [];
+  const { name = '', namespace = '' } = secret;
+  return [
+    ...(name === ''
+      ? [requiredField([...path, 'name'])]
+      : invalidFields([...path, 'name'], name, dnsSubdomainProblems(name))),
+    ...(namespace === ''
+      ? [requiredField([...path, 'namespace'])]
+      : invalidFields([...path, 'namespace'], namespace, dnsLabelProblems(namespace))),
+  ];
 }
 
 function recycledRootErrors({ hostPath, persistentVolumeReclaimPolicy: policy }: Spec, path: FieldPath): FieldError[] {

@@ -22,11 +22,12 @@ import {
   object,
   required,
   string,
+  time,
 } from '../../schema/schema.ts';
 import { dnsSubdomainProblems } from '../../values/names.ts';
 import { csiDriverErrors } from './volume-sources.ts';
 
-const volumeError = object({ time: string, message: string, errorCode: integer });
+const volumeError = object({ time, message: string, errorCode: integer });
 
 export const volumeAttachmentShape = described(
   {
