@@ -8,6 +8,7 @@ import { objectKey } from '../model/stored-objects.ts';
 import type { Store } from '../store/store.ts';
 import { type AdmissionStep, refuse } from './admission.ts';
 import { nodeRestrictionAdmission } from './node-restriction.ts';
+import { priorityAdmission } from './priority-admission.ts';
 import { runtimeClassAdmission } from './runtime-class-admission.ts';
 import { serviceAccountAdmission } from './service-account-admission.ts';
 import { storageAdmission } from './storage-admission.ts';
@@ -17,7 +18,8 @@ export function standardAdmission(deps: Parameters<typeof serviceAccountAdmissio
   return [
     namespaceLifecycle(store),
     nodeRestrictionAdmission(store),
-    podDefaultsAdmission,
+    priorityAdmission(store),
+    tolerationAdmission,
     runtimeClassAdmission(store),
     storageAdmission(store),
     serviceAccountAdmission(deps),
@@ -49,18 +51,18 @@ type Toleration = NonNullable<PodSpec['tolerations']>[number];
 const stayOnFailedNodeSeconds = 300;
 const failures = ['node.kubernetes.io/not-ready', 'node.kubernetes.io/unreachable'];
 
-/** What admission adds to every new pod besides its account: its priority, and how long it stays on a node that fails. */
-const podDefaultsAdmission: AdmissionStep = {
+/** How long a new pod stays on a node that fails. */
+const tolerationAdmission: AdmissionStep = {
   admit({ operation, resource, subresource, object }) {
     const isPod = resource.plural === 'pods' && resource.group === '' && subresource === '';
     if (operation !== 'CREATE' || !isPod) return undefined;
     const pod = object as Pod;
     if (isMirrorPod(pod)) return undefined;
-    const { tolerations = [], priority = 0, preemptionPolicy = 'PreemptLowerPriority' } = pod.spec;
+    const { tolerations = [] } = pod.spec;
     const missing = failures
       .filter((key) => !tolerations.some((toleration) => tolerates(toleration, key)))
       .map((key) => ({ key, operator: 'Exists', effect: 'NoExecute', tolerationSeconds: stayOnFailedNodeSeconds }));
-    return { ...pod, spec: { ...pod.spec, priority, preemptionPolicy, tolerations: [...tolerations, ...missing] } };
+    return { ...pod, spec: { ...pod.spec, tolerations: [...tolerations, ...missing] } };
   },
 };
 
