@@ -102,14 +102,15 @@ export const horizontalPodAutoscalerKind = resourceKind<HorizontalPodAutoscaler>
   categories: ['all'],
   namespaced: true,
   shape: autoscalerShape,
-  complete: (object) => (object.spec === undefined ? object : { ...object, spec: withDefaults(object.spec) }),
-  validate: (object) => [
-    ...validateObjectMeta(object.metadata, { name: dnsSubdomainProblems, scope: 'namespace' }),
-    ...autoscalerErrors(object),
+  complete: (autoscaler) =>
+    autoscaler.spec === undefined ? autoscaler : { ...autoscaler, spec: withDefaults(autoscaler.spec) },
+  validate: (autoscaler) => [
+    ...validateObjectMeta(autoscaler.metadata, { name: dnsSubdomainProblems, scope: 'namespace' }),
+    ...autoscalerErrors(autoscaler),
   ],
-  validateUpdate: (object, old) => [
-    ...validateObjectMetaUpdate(object.metadata, old.metadata),
-    ...autoscalerErrors(object, old),
+  validateUpdate: (autoscaler, old) => [
+    ...validateObjectMetaUpdate(autoscaler.metadata, old.metadata),
+    ...autoscalerErrors(autoscaler, old),
   ],
   wire: {
     HorizontalPodAutoscaler:
@@ -261,16 +262,16 @@ function metricErrors(given: Metric, path: FieldPath): FieldError[] {
 }
 
 function sourceErrors(given: Metric, field: (typeof sourceOrder)[number], path: FieldPath): FieldError[] {
-  const { object: described_, external, pods, resource, containerResource } = given;
+  const { object: objectMetric, external, pods, resource, containerResource } = given;
   const at = (name: string): FieldPath => [...path, 'target', name];
-  const identified = field === 'object' ? described_ : field === 'external' ? external : pods;
+  const identified = field === 'object' ? objectMetric : field === 'external' ? external : pods;
   const measured = field === 'resource' ? resource : containerResource;
   const source = given[field];
   if (source === undefined) return [];
   const { value, averageValue, averageUtilization } = source.target;
   const errors = [
-    ...(field === 'object' && described_
-      ? referenceErrors(described_.describedObject, [...path, 'describedObject'])
+    ...(field === 'object' && objectMetric
+      ? referenceErrors(objectMetric.describedObject, [...path, 'describedObject'])
       : []),
     ...(field === 'containerResource' && containerResource
       ? containerErrors(containerResource.container, [...path, 'container'])
@@ -317,12 +318,12 @@ function containerErrors(container: string, path: FieldPath): FieldError[] {
   return invalidFields(path, container, dnsLabelProblems(container));
 }
 
-const targetTypes = ['Utilization', 'Value', 'AverageValue'];
+const targetTypes = new Set(['Utilization', 'Value', 'AverageValue']);
 
 function targetErrors({ type, value, averageValue, averageUtilization }: Target, path: FieldPath): FieldError[] {
   const here = [...path, 'type'];
   const errors = type === '' ? [requiredField(here, 'must specify a metric target type')] : [];
-  if (!targetTypes.includes(type)) {
+  if (!targetTypes.has(type)) {
     errors.push(invalidField(here, type, 'must be either Utilization, Value, or AverageValue'));
   }
   for (const [field, amount] of Object.entries({ value, averageValue })) {

@@ -265,10 +265,11 @@ export const ingressClassKind = resourceKind<IngressClass>({
   plural: 'ingressclasses',
   namespaced: false,
   shape: ingressClassShape,
-  complete: ({ spec, ...object }) => {
-    if (spec?.parameters === undefined) return spec === undefined ? object : { ...object, spec };
+  complete: (ingressClass) => {
+    const { spec } = ingressClass;
+    if (spec?.parameters === undefined) return ingressClass;
     const { parameters } = spec;
-    return { ...object, spec: { ...spec, parameters: { ...parameters, scope: parameters.scope ?? 'Cluster' } } };
+    return { ...ingressClass, spec: { ...spec, parameters: { ...parameters, scope: parameters.scope ?? 'Cluster' } } };
   },
   validate: ({ metadata, spec = {} }) => [
     ...validateObjectMeta(metadata, { name: dnsSubdomainProblems, scope: 'cluster' }),

@@ -57,12 +57,12 @@ export const limitRangeKind = resourceKind<LimitRange>({
   shortNames: ['limits'],
   namespaced: true,
   shape: limitRangeShape,
-  complete: (object) =>
-    object.spec === undefined ? object : { ...object, spec: { limits: object.spec.limits.map(withDefaults) } },
+  complete: (range) =>
+    range.spec === undefined ? range : { ...range, spec: { limits: range.spec.limits.map(withDefaults) } },
   validate: validateLimitRange,
-  validateUpdate: (object, old) => [
-    ...validateObjectMetaUpdate(object.metadata, old.metadata),
-    ...validateLimitRange(object),
+  validateUpdate: (range, old) => [
+    ...validateObjectMetaUpdate(range.metadata, old.metadata),
+    ...validateLimitRange(range),
   ],
   wire: {
     LimitRange: '1 metadata ObjectMeta, 2 spec LimitRangeSpec',
@@ -80,7 +80,7 @@ function withDefaults(limit: Limit): Limit {
   return { ...limit, default: defaults, defaultRequest: { ...limit.min, ...defaults, ...limit.defaultRequest } };
 }
 
-const types = ['Pod', 'Container', 'PersistentVolumeClaim'];
+const types = new Set(['Pod', 'Container', 'PersistentVolumeClaim']);
 
 function validateLimitRange({ metadata, spec }: LimitRange): FieldError[] {
   const { limits = [] } = spec ?? {};
@@ -100,7 +100,7 @@ function validateLimitRange({ metadata, spec }: LimitRange): FieldError[] {
 
 function typeErrors(type: string, path: FieldPath): FieldError[] {
   const errors = invalidFields(path, type, qualifiedNameProblems(type));
-  if (errors.length > 0 || type.includes('/') || types.includes(type)) return errors;
+  if (errors.length > 0 || type.includes('/') || types.has(type)) return errors;
   return [invalidField(path, type, 'must be a standard limit type or fully qualified')];
 }
 

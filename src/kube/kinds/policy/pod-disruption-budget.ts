@@ -67,11 +67,11 @@ export const podDisruptionBudgetKind = resourceKind<PodDisruptionBudget>({
   shortNames: ['pdb'],
   namespaced: true,
   shape: podDisruptionBudgetShape,
-  validate: (object) => [
-    ...validateObjectMeta(object.metadata, { name: dnsSubdomainProblems, scope: 'namespace' }),
-    ...specErrors(object),
+  validate: (budget) => [
+    ...validateObjectMeta(budget.metadata, { name: dnsSubdomainProblems, scope: 'namespace' }),
+    ...specErrors(budget),
   ],
-  validateUpdate: (object, old) => [...validateObjectMetaUpdate(object.metadata, old.metadata), ...specErrors(object)],
+  validateUpdate: (budget, old) => [...validateObjectMetaUpdate(budget.metadata, old.metadata), ...specErrors(budget)],
   wire: {
     PodDisruptionBudget: '1 metadata ObjectMeta, 2 spec PodDisruptionBudgetSpec, 3 status PodDisruptionBudgetStatus',
     PodDisruptionBudgetSpec: `

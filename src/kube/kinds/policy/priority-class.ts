@@ -48,12 +48,15 @@ export const priorityClassKind = resourceKind<PriorityClass>({
   shortNames: ['pc'],
   namespaced: false,
   shape: priorityClassShape,
-  complete: (object) => ({ ...object, preemptionPolicy: object.preemptionPolicy ?? defaultPreemption }),
+  complete: (priorityClass) => ({
+    ...priorityClass,
+    preemptionPolicy: priorityClass.preemptionPolicy ?? defaultPreemption,
+  }),
   validate: validatePriorityClass,
-  validateUpdate: (object, old) => [
-    ...validateObjectMetaUpdate(object.metadata, old.metadata),
-    ...(object.value === old.value ? [] : [forbiddenField(['value'], 'may not be changed in an update.')]),
-    ...immutableErrors(object.preemptionPolicy ?? null, old.preemptionPolicy ?? null, ['preemptionPolicy']),
+  validateUpdate: (priorityClass, old) => [
+    ...validateObjectMetaUpdate(priorityClass.metadata, old.metadata),
+    ...(priorityClass.value === old.value ? [] : [forbiddenField(['value'], 'may not be changed in an update.')]),
+    ...immutableErrors(priorityClass.preemptionPolicy ?? null, old.preemptionPolicy ?? null, ['preemptionPolicy']),
   ],
   wire: {
     PriorityClass: '1 metadata ObjectMeta, 2 value! int, 3 globalDefault bool, 4 description, 5 preemptionPolicy?',
