@@ -158,3 +158,40 @@ test('one class is the default, and those of the system stay', options, async ()
   const kept = await kubectl.run('delete pc system-node-critical'.split(' '));
   assert.match(kept.stderr, /this is a system priority class and cannot be deleted/);
 });
+
+test('what others wait for is there, empty, and announced to no client', options, async () => {
+  const [namespaced, watched] = [
+    '/apis/resource.k8s.io/v1/namespaces/default/resourceclaims',
+    '/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations',
+  ];
+  const list = JSON.parse((await kubectl.run(['get', '--raw', `${namespaced}?limit=500`])).stdout) as object;
+  assert.deepEqual(
+    { ...list, metadata: {} },
+    { kind: 'ResourceClaimList', apiVersion: 'resource.k8s.io/v1', metadata: {}, items: [] },
+  );
+  const watch = await kubectl.run([
+    'get',
+    '--raw',
+    `${watched}?watch=true&timeoutSeconds=1&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan`,
+  ]);
+  assert.match(watch.stdout, /"type":"BOOKMARK".*initial-events-end/);
+  assert.match((await kubectl.run('get crd'.split(' '))).stderr, /the server doesn't have a resource type "crd"/);
+  const refused = await kubectl.run(['create', '--raw', namespaced, '-f', '-'], { input: '{}' });
+  assert.match(refused.stderr, /the server does not allow this method/);
+  const groups = (await kubectl.run('api-versions'.split(' '))).stdout;
+  assert.doesNotMatch(groups, /resource.k8s.io|admissionregistration|apiextensions|flowcontrol/);
+});
+
+test('kinds without rules are kept as they came', options, async () => {
+  const input = JSON.stringify({
+    apiVersion: 'storage.k8s.io/v1',
+    kind: 'VolumeAttributesClass',
+    metadata: { name: 'fast' },
+    driverName: 'example.com',
+    parameters: { iops: '100' },
+  });
+  assert.equal((await kubectl.run(['create', '-f', '-'], { input })).stderr, '');
+  assert.match((await kubectl.run('get vac --no-headers'.split(' '))).stdout, /^fast +example.com +\d+s\n$/);
+  const unknown = await kubectl.run(['apply', '-f', '-'], { input: input.replace('driverName', 'driver') });
+  assert.match(unknown.stderr, /unknown field "driver"/);
+});

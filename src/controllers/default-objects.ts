@@ -42,14 +42,25 @@ export function rootCertificates(authorityPem: string): Companion {
     'kubernetes.io/description': 'The certificate authority of this API server. It is kept up to date.',
   };
   const wanted: ConfigMap = { metadata: { name, annotations }, data };
-  const repair = (current: KubeObject): KubeObject =>
-    isDeepStrictEqual((current as ConfigMap).data, data) ? current : ({ ...current, data } as KubeObject);
+  const repair = withData(data);
   return {
     controller: 'root-ca-certificate-publisher',
     kind,
     name,
     ensure: (cluster, namespace) => ensure(cluster, kind, namespace, wanted, repair),
   };
+}
+
+function withData(data: ConfigMap['data']): (current: KubeObject) => KubeObject {
+  return (current) =>
+    isDeepStrictEqual((current as ConfigMap).data, data) ? current : ({ ...current, data } as KubeObject);
+}
+
+/** By which programs with APIs of their own know the clients of this server: schedulers, controller managers, metrics servers. */
+function ensureClientAuthority({ authorityPem }: DefaultObjectDeps, cluster: Cluster): Promise<void> {
+  const data = { 'client-ca-file': authorityPem };
+  const wanted: ConfigMap = { metadata: { name: 'extension-apiserver-authentication' }, data };
+  return ensure(cluster, 'ConfigMap', 'kube-system', wanted, withData(data));
 }
 
 /** What must be there before anything is served. On a full disk the old ones must do: objects can still be deleted. */
@@ -67,6 +78,7 @@ export async function ensureDefaultObjects(
       for (const companion of companions) await ensureIn(name, companion, cluster);
     }
     for (const priorityClass of systemPriorityClasses) await ensurePriorityClass(cluster, priorityClass);
+    await ensureClientAuthority(deps, cluster);
     await ensureService(deps, cluster);
   } catch (error) {
     if (isNew || !(error instanceof MountletError) || error.reason !== 'DiskFull') throw error;

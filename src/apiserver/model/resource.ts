@@ -167,13 +167,19 @@ export class ResourceTable {
   readonly all: readonly Resource[];
   readonly #byPlural = new Map<string, Resource>();
   readonly #byKind = new Map<string, Resource>();
+  readonly #paths: ReadonlySet<string>;
 
-  constructor(all: readonly Resource[]) {
+  /** Of `unannounced` only their paths are known. */
+  constructor(all: readonly Resource[], unannounced: readonly Resource[] = []) {
     this.all = all;
-    for (const entry of all) {
-      this.#byPlural.set(keyOf(entry, entry.plural), entry);
-      this.#byKind.set(keyOf(entry, entry.kind), entry);
-    }
+    for (const entry of all) this.#byKind.set(keyOf(entry, entry.kind), entry);
+    for (const entry of [...unannounced, ...all]) this.#byPlural.set(keyOf(entry, entry.plural), entry);
+    this.#paths = new Set([...unannounced, ...all].map(apiVersionOf));
+  }
+
+  /** Whether something can be asked for below the path of a group and version. */
+  hasPath(groupVersion: GroupVersion): boolean {
+    return this.#paths.has(apiVersionOf(groupVersion));
   }
 
   /** As a path names it: `/apis/coordination.k8s.io/v1/…/leases`. Only clients know of short names. */

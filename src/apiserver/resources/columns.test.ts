@@ -373,6 +373,15 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
       cells: { Name: 'x', Value: 5, 'Global-Default': false, Age: '45m', PreemptionPolicy: 'Never' },
     },
   ],
+  'storage.k8s.io/v1 csistoragecapacities': [
+    {
+      object: { storageClassName: 'fast', capacity: '1Gi' },
+      cells: { Name: 'x', StorageClassName: 'fast', Capacity: '1Gi', Age: '45m' },
+    },
+  ],
+  'storage.k8s.io/v1 volumeattributesclasses': [
+    { object: { driverName: 'a.b' }, cells: { Name: 'x', DriverName: 'a.b', Age: '45m' } },
+  ],
   'policy/v1 poddisruptionbudgets': [
     {
       object: { spec: { minAvailable: '50%' } },

@@ -55,6 +55,8 @@ const published = [
   `storage.k8s.io/v1 csinodes CSINode cluster - ${all} status(${part})`,
   `storage.k8s.io/v1 storageclasses StorageClass cluster sc ${all} -`,
   `storage.k8s.io/v1 volumeattachments VolumeAttachment cluster - ${all} status(${part})`,
+  `storage.k8s.io/v1 csistoragecapacities CSIStorageCapacity ns - ${all} -`,
+  `storage.k8s.io/v1 volumeattributesclasses VolumeAttributesClass cluster vac ${all} -`,
 ];
 
 function inDiscovery(entry: Resource): string {

@@ -31,6 +31,7 @@ import {
   volumeAttachments,
 } from './storage.ts';
 import { nodeMetrics, podMetrics } from './usage-metrics.ts';
+import { keptWithoutRules } from './without-rules.ts';
 import { controllerRevisions, podTemplates } from './workloads.ts';
 
 /** The first version of a group is the one that clients prefer. */
@@ -74,4 +75,5 @@ export const resources: readonly Resource[] = [
   csiNodes,
   storageClasses,
   volumeAttachments,
+  ...keptWithoutRules,
 ];
