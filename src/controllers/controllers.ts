@@ -14,6 +14,7 @@ import {
   runServerService,
   serviceAccounts,
 } from './default-objects.ts';
+import { runDisruption } from './disruption.ts';
 import { runExpiry } from './expiry.ts';
 import { runGarbageCollector } from './garbage-collector.ts';
 import { runNamespaceDeletion } from './namespace-deletion.ts';
@@ -41,6 +42,7 @@ const loops: Readonly<Record<string, Loop>> = {
   // With the parts that kube-controller-manager has under names of their own: eviction by taints, and pods of lost nodes.
   'node-lifecycle-controller': (deps, signal) =>
     runTogether([(until) => runNodeLife(deps, until), (until) => runNodeTaints(deps, until)], signal),
+  'disruption-controller': runDisruption,
   'ttl-controller': runNodeTtl,
   'namespace-controller': runNamespaceDeletion,
   'garbage-collector-controller': runGarbageCollector,

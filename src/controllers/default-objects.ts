@@ -1,13 +1,14 @@
 /**
- * The objects that every cluster has from the start. An API server makes four namespaces itself, and the Service by which pods find
- * it; two controllers keep a service account and the certificate authority in every namespace.
+ * The objects that every cluster has from the start. An API server makes four namespaces itself, two PriorityClasses, and the Service
+ * by which pods find it; two controllers keep a service account and the certificate authority in every namespace.
  */
 import { isDeepStrictEqual } from 'node:util';
 import { MountletError } from '../base/errors.ts';
 import type { ConfigMap } from '../kube/kinds/config-map.ts';
+import { systemPriorityClasses } from '../kube/kinds/policy/priority-class.ts';
 import type { Service } from '../kube/kinds/service.ts';
 import type { KubeObject } from '../kube/schema/kind.ts';
-import { type Cluster, type ControllerDeps, coreKind, unlessRefused } from './cluster/cluster.ts';
+import { type Cluster, type ControllerDeps, coreKind, kindNamed, unlessRefused } from './cluster/cluster.ts';
 import { WorkQueue } from './cluster/work-queue.ts';
 
 export interface DefaultObjectDeps extends ControllerDeps {
@@ -41,14 +42,25 @@ export function rootCertificates(authorityPem: string): Companion {
     'kubernetes.io/description': 'The certificate authority of this API server. It is kept up to date.',
   };
   const wanted: ConfigMap = { metadata: { name, annotations }, data };
-  const repair = (current: KubeObject): KubeObject =>
-    isDeepStrictEqual((current as ConfigMap).data, data) ? current : ({ ...current, data } as KubeObject);
+  const repair = withData(data);
   return {
     controller: 'root-ca-certificate-publisher',
     kind,
     name,
     ensure: (cluster, namespace) => ensure(cluster, kind, namespace, wanted, repair),
   };
+}
+
+function withData(data: ConfigMap['data']): (current: KubeObject) => KubeObject {
+  return (current) =>
+    isDeepStrictEqual((current as ConfigMap).data, data) ? current : ({ ...current, data } as KubeObject);
+}
+
+/** By which programs with APIs of their own know the clients of this server: schedulers, controller managers, metrics servers. */
+function ensureClientAuthority({ authorityPem }: DefaultObjectDeps, cluster: Cluster): Promise<void> {
+  const data = { 'client-ca-file': authorityPem };
+  const wanted: ConfigMap = { metadata: { name: 'extension-apiserver-authentication' }, data };
+  return ensure(cluster, 'ConfigMap', 'kube-system', wanted, withData(data));
 }
 
 /** What must be there before anything is served. On a full disk the old ones must do: objects can still be deleted. */
@@ -65,6 +77,8 @@ export async function ensureDefaultObjects(
       await ensure(cluster, 'Namespace', '', { metadata: { name } });
       for (const companion of companions) await ensureIn(name, companion, cluster);
     }
+    for (const priorityClass of systemPriorityClasses) await ensurePriorityClass(cluster, priorityClass);
+    await ensureClientAuthority(deps, cluster);
     await ensureService(deps, cluster);
   } catch (error) {
     if (isNew || !(error instanceof MountletError) || error.reason !== 'DiskFull') throw error;
@@ -124,6 +138,12 @@ async function ensureService(deps: DefaultObjectDeps, cluster: Cluster): Promise
   // The address of a Service cannot change: when the server has moved it is another Service.
   if (existing !== undefined) await unlessRefused(cluster.delete(key), 404);
   await ensure(cluster, 'Service', 'default', wanted);
+}
+
+async function ensurePriorityClass(cluster: Cluster, priorityClass: KubeObject): Promise<void> {
+  const kind = kindNamed(cluster, 'scheduling.k8s.io/v1', 'PriorityClass');
+  const key = cluster.keyOf(kind, '', priorityClass.metadata.name);
+  if ((await cluster.get(key)) === undefined) await unlessRefused(cluster.create(kind, '', priorityClass), 409);
 }
 
 async function ensure(

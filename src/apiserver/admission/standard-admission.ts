@@ -18,8 +18,8 @@ export function standardAdmission(deps: Parameters<typeof serviceAccountAdmissio
   return [
     namespaceLifecycle(store),
     nodeRestrictionAdmission(store),
-    tolerationsAdmission,
     priorityAdmission(store),
+    tolerationsAdmission,
     runtimeClassAdmission(store),
     storageAdmission(store),
     serviceAccountAdmission(deps),

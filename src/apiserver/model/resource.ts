@@ -2,6 +2,7 @@
  * One kind that the API server serves, as one entry of one table (`resources.ts`). All that the server
  * knows of a kind stands here: there is no code path for a single kind. What only some kinds can do is an optional member.
  */
+import { means } from '../../kube/schema/equality.ts';
 import type { FieldError } from '../../kube/schema/field-errors.ts';
 import type { Kind, KubeObject, ResourceKind } from '../../kube/schema/kind.ts';
 
@@ -94,6 +95,8 @@ export interface Resource<T extends KubeObject = KubeObject> extends ResourceKin
   readonly isSecret: boolean;
   /** Removed by itself after this long without an update (events). */
   readonly timeToLiveMs?: number;
+  /** It is kept, but nothing in this server acts on it: what therefore does not happen. Who writes one is warned. */
+  readonly withoutEffect?: string;
 }
 
 const allVerbs: readonly Verb[] = ['create', 'delete', 'deletecollection', 'get', 'list', 'patch', 'update', 'watch'];
@@ -119,6 +122,41 @@ export function resource<T extends KubeObject>(
   };
 }
 
+interface Specified extends KubeObject {
+  readonly spec?: unknown;
+  readonly status?: unknown;
+}
+
+/** What most kinds with a spec keep to: it counts its generations, and the status, where there is one, is not for its writers. */
+export function specAndStatus<T extends Specified>(
+  { shape }: ResourceKind<T>,
+  status?: T['status'],
+): Pick<Resource<T>, 'prepareForCreate' | 'prepareForUpdate'> {
+  const specShape = shape.fields?.['spec'];
+  return {
+    prepareForCreate: (object) => ({
+      ...object,
+      metadata: { ...object.metadata, generation: 1 },
+      ...(status !== undefined && { status }),
+    }),
+    prepareForUpdate(object, old) {
+      const before = old.metadata.generation ?? 0;
+      const isSame = specShape !== undefined && means<unknown>(specShape, object.spec, old.spec);
+      const metadata = { ...object.metadata, generation: isSame ? before : before + 1 };
+      return keepFields({ ...object, metadata }, old, 'status');
+    },
+  };
+}
+
+/** The status alone; metadata may come with it. */
+export function statusOf<T extends Specified>(validate: UpdateRules<T>['validate']): Subresource<T> {
+  return {
+    name: 'status',
+    verbs: ['get', 'patch', 'update'],
+    update: { prepare: (object, old) => keepFields(object, old, 'spec'), validate },
+  };
+}
+
 export interface GroupVersion {
   readonly group: string;
   readonly version: string;
@@ -129,13 +167,19 @@ export class ResourceTable {
   readonly all: readonly Resource[];
   readonly #byPlural = new Map<string, Resource>();
   readonly #byKind = new Map<string, Resource>();
+  readonly #paths: ReadonlySet<string>;
 
-  constructor(all: readonly Resource[]) {
+  /** Of `unannounced` only their paths are known. */
+  constructor(all: readonly Resource[], unannounced: readonly Resource[] = []) {
     this.all = all;
-    for (const entry of all) {
-      this.#byPlural.set(keyOf(entry, entry.plural), entry);
-      this.#byKind.set(keyOf(entry, entry.kind), entry);
-    }
+    for (const entry of all) this.#byKind.set(keyOf(entry, entry.kind), entry);
+    for (const entry of [...unannounced, ...all]) this.#byPlural.set(keyOf(entry, entry.plural), entry);
+    this.#paths = new Set([...unannounced, ...all].map(apiVersionOf));
+  }
+
+  /** Whether something can be asked for below the path of a group and version. */
+  hasPath(groupVersion: GroupVersion): boolean {
+    return this.#paths.has(apiVersionOf(groupVersion));
   }
 
   /** As a path names it: `/apis/coordination.k8s.io/v1/…/leases`. Only clients know of short names. */

@@ -197,7 +197,10 @@ export function tooManyRequests(
   retryAfterSeconds: number,
   causes?: readonly StatusCause[],
 ): StatusError {
-  return new StatusError(429, 'TooManyRequests', message, { ...(causes && { causes }), retryAfterSeconds });
+  return new StatusError(429, 'TooManyRequests', message, {
+    ...(causes && { causes }),
+    ...(retryAfterSeconds > 0 && { retryAfterSeconds }),
+  });
 }
 
 export function methodNotAllowed(): StatusError {

@@ -302,6 +302,86 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
       cells: { Name: 'x', Containers: 'a', Images: 'b', 'Pod Labels': '<none>' },
     },
   ],
+  'autoscaling/v2 horizontalpodautoscalers': [
+    {
+      object: {
+        spec: {
+          scaleTargetRef: { kind: 'Deployment', name: 'web' },
+          minReplicas: 1,
+          maxReplicas: 3,
+          metrics: [
+            { type: 'Resource', resource: { name: 'cpu', target: { type: 'Utilization', averageUtilization: 80 } } },
+            { type: 'Pods', pods: { metric: { name: 'a' }, target: { type: 'AverageValue', averageValue: '2' } } },
+            { type: 'Moon' },
+          ],
+        },
+        status: {
+          currentReplicas: 2,
+          currentMetrics: [{ type: 'Resource', resource: { name: 'cpu', current: { averageUtilization: 12 } } }],
+        },
+      },
+      cells: {
+        Name: 'x',
+        Reference: 'Deployment/web',
+        Targets: 'cpu: 12%/80%, <unknown>/2 + 1 more...',
+        MinPods: '1',
+        MaxPods: 3,
+        Replicas: 2,
+        Age: '45m',
+      },
+    },
+  ],
+  'networking.k8s.io/v1 ingresses': [
+    {
+      object: { spec: { defaultBackend: {} } },
+      cells: { Name: 'x', Class: '<none>', Hosts: '*', Address: '', Ports: '80', Age: '45m' },
+    },
+    {
+      it: 'several hosts with certificates',
+      object: {
+        spec: { ingressClassName: 'nginx', tls: [{}], rules: ['a', 'b', 'c', 'd'].map((host) => ({ host })) },
+        status: { loadBalancer: { ingress: [{ ip: '192.168.100.1' }, { hostname: 'balancer' }] } },
+      },
+      cells: {
+        Name: 'x',
+        Class: 'nginx',
+        Hosts: 'a,b,c + 1 more...',
+        Address: '192.168.100.1...',
+        Ports: '80, 443',
+        Age: '45m',
+      },
+    },
+  ],
+  'networking.k8s.io/v1 ingressclasses': [
+    {
+      object: {
+        metadata: { ...metadata, annotations: { 'ingressclass.kubernetes.io/is-default-class': 'true' } },
+        spec: { controller: 'example.com/x', parameters: { apiGroup: 'example.com', kind: 'P', name: 'p' } },
+      },
+      cells: { Name: 'x (default)', Controller: 'example.com/x', Parameters: 'P.example.com/p', Age: '45m' },
+    },
+  ],
+  'networking.k8s.io/v1 networkpolicies': [
+    {
+      object: { spec: { podSelector: { matchLabels: { app: 'web' } } } },
+      cells: { Name: 'x', 'Pod-Selector': 'app=web', Age: '45m' },
+    },
+  ],
+  'scheduling.k8s.io/v1 priorityclasses': [
+    {
+      object: { value: 5, preemptionPolicy: 'Never' },
+      cells: { Name: 'x', Value: 5, 'Global-Default': false, Age: '45m', PreemptionPolicy: 'Never' },
+    },
+  ],
+  'storage.k8s.io/v1 csistoragecapacities': [
+    {
+      object: { storageClassName: 'fast', capacity: '1Gi' },
+      cells: { Name: 'x', StorageClassName: 'fast', Capacity: '1Gi', Age: '45m' },
+    },
+  ],
+  'storage.k8s.io/v1 volumeattributesclasses': [
+    { object: { driverName: 'a.b' }, cells: { Name: 'x', DriverName: 'a.b', Age: '45m' } },
+  ],
   'policy/v1 poddisruptionbudgets': [
     {
       object: { spec: { minAvailable: '50%' } },

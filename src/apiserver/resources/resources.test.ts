@@ -20,14 +20,14 @@ const published = [
   `configmaps ConfigMap ns cm ${all} -`,
   `endpoints Endpoints ns ep ${all} -`,
   `events Event ns ev ${all} -`,
-  `limitranges LimitRange ns limits get list watch -`,
+  `limitranges LimitRange ns limits ${all} -`,
   `namespaces Namespace cluster ns create delete get list patch update watch status(${part}) finalize(update)`,
   `nodes Node cluster no ${all} status(${part})`,
   `persistentvolumeclaims PersistentVolumeClaim ns pvc ${all} status(${part})`,
   `persistentvolumes PersistentVolume cluster pv ${all} status(${part})`,
   `pods Pod ns po ${all} status(${part}) log(get) exec:PodExecOptions(create get) attach:PodAttachOptions(create get) portforward:PodPortForwardOptions(create get) binding:Binding(create) eviction:policy/v1/Eviction(create) ephemeralcontainers(${part})`,
   `podtemplates PodTemplate ns - ${all} -`,
-  `resourcequotas ResourceQuota ns quota get list watch -`,
+  `resourcequotas ResourceQuota ns quota ${all} status(${part})`,
   `secrets Secret ns - ${all} -`,
   `serviceaccounts ServiceAccount ns sa ${all} token:authentication.k8s.io/v1/TokenRequest(create)`,
   `services Service ns svc ${all} status(${part})`,
@@ -38,18 +38,25 @@ const published = [
   `authorization.k8s.io/v1 selfsubjectaccessreviews SelfSubjectAccessReview cluster - create -`,
   `authorization.k8s.io/v1 selfsubjectrulesreviews SelfSubjectRulesReview cluster - create -`,
   `authorization.k8s.io/v1 subjectaccessreviews SubjectAccessReview cluster - create -`,
+  `autoscaling/v2 horizontalpodautoscalers HorizontalPodAutoscaler ns hpa ${all} status(${part})`,
   `certificates.k8s.io/v1 clustertrustbundles ClusterTrustBundle cluster - ${all} -`,
   `certificates.k8s.io/v1beta1 clustertrustbundles ClusterTrustBundle cluster - ${all} -`,
   `coordination.k8s.io/v1 leases Lease ns - ${all} -`,
   `events.k8s.io/v1 events Event ns ev ${all} -`,
   `metrics.k8s.io/v1beta1 nodes NodeMetrics cluster - get list -`,
   `metrics.k8s.io/v1beta1 pods PodMetrics ns - get list -`,
+  `networking.k8s.io/v1 ingressclasses IngressClass cluster - ${all} -`,
+  `networking.k8s.io/v1 ingresses Ingress ns ing ${all} status(${part})`,
+  `networking.k8s.io/v1 networkpolicies NetworkPolicy ns netpol ${all} -`,
   `node.k8s.io/v1 runtimeclasses RuntimeClass cluster - ${all} -`,
-  `policy/v1 poddisruptionbudgets PodDisruptionBudget ns pdb get list watch -`,
+  `policy/v1 poddisruptionbudgets PodDisruptionBudget ns pdb ${all} status(${part})`,
+  `scheduling.k8s.io/v1 priorityclasses PriorityClass cluster pc ${all} -`,
   `storage.k8s.io/v1 csidrivers CSIDriver cluster - ${all} -`,
   `storage.k8s.io/v1 csinodes CSINode cluster - ${all} status(${part})`,
   `storage.k8s.io/v1 storageclasses StorageClass cluster sc ${all} -`,
   `storage.k8s.io/v1 volumeattachments VolumeAttachment cluster - ${all} status(${part})`,
+  `storage.k8s.io/v1 csistoragecapacities CSIStorageCapacity ns - ${all} -`,
+  `storage.k8s.io/v1 volumeattributesclasses VolumeAttributesClass cluster vac ${all} -`,
 ];
 
 function inDiscovery(entry: Resource): string {
@@ -72,9 +79,9 @@ test('the table publishes what clients look for', () => {
   assert.deepEqual(resources.map(inDiscovery), published);
 });
 
-test('only pods and services belong to the category all', () => {
+test('pods, services and what scales workloads belong to the category all', () => {
   const inAll = resources.filter(({ categories }) => categories.includes('all')).map(({ plural }) => plural);
-  assert.deepEqual(inAll, ['pods', 'services']);
+  assert.deepEqual(inAll, ['pods', 'services', 'horizontalpodautoscalers']);
 });
 
 test('what a deletion answers', () => {
@@ -196,13 +203,16 @@ test('ResourceTable finds resources by path and by kind, and by nothing else', (
       'apps/v1',
       'authentication.k8s.io/v1',
       'authorization.k8s.io/v1',
+      'autoscaling/v2',
       'certificates.k8s.io/v1',
       'certificates.k8s.io/v1beta1',
       'coordination.k8s.io/v1',
       'events.k8s.io/v1',
       'metrics.k8s.io/v1beta1',
+      'networking.k8s.io/v1',
       'node.k8s.io/v1',
       'policy/v1',
+      'scheduling.k8s.io/v1',
       'storage.k8s.io/v1',
     ],
   );

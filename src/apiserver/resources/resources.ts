@@ -3,8 +3,15 @@ import type { Resource } from '../model/resource.ts';
 import { leases, namespaces, nodes, runtimeClasses, serviceAccounts } from './cluster.ts';
 import { clusterTrustBundles, clusterTrustBundlesBeta, configMaps, secrets } from './configuration.ts';
 import { eventViews, events } from './event.ts';
-import { limitRanges, podDisruptionBudgets, resourceQuotas } from './limits.ts';
+import { ingressClasses, ingresses, networkPolicies } from './networking.ts';
 import { pods } from './pod.ts';
+import {
+  horizontalPodAutoscalers,
+  limitRanges,
+  podDisruptionBudgets,
+  priorityClasses,
+  resourceQuotas,
+} from './policy.ts';
 import {
   bindings,
   localSubjectAccessReviews,
@@ -24,6 +31,7 @@ import {
   volumeAttachments,
 } from './storage.ts';
 import { nodeMetrics, podMetrics } from './usage-metrics.ts';
+import { keptWithoutRules } from './without-rules.ts';
 import { controllerRevisions, podTemplates } from './workloads.ts';
 
 /** The first version of a group is the one that clients prefer. */
@@ -50,16 +58,22 @@ export const resources: readonly Resource[] = [
   selfSubjectAccessReviews,
   selfSubjectRulesReviews,
   subjectAccessReviews,
+  horizontalPodAutoscalers,
   clusterTrustBundles,
   clusterTrustBundlesBeta,
   leases,
   eventViews,
   nodeMetrics,
   podMetrics,
+  ingressClasses,
+  ingresses,
+  networkPolicies,
   runtimeClasses,
   podDisruptionBudgets,
+  priorityClasses,
   csiDrivers,
   csiNodes,
   storageClasses,
   volumeAttachments,
+  ...keptWithoutRules,
 ];

@@ -10,11 +10,36 @@ import {
   podLogOptionErrors,
 } from '../../kube/kinds/pod/pod-requests.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
+import type { PodDisruptionBudget } from '../../kube/kinds/policy/pod-disruption-budget.ts';
+import {
+  allowsUnhealthy,
+  disruptionRefusal,
+  isBeyondBudgets,
+  isReady,
+  podMatcher,
+  withDisruption,
+} from '../../kube/references/disruptions.ts';
 import { timestamp } from '../../kube/values/times.ts';
 import { admitAll } from '../admission/admission.ts';
-import { type KubeObject, type Resource, type Subresource, apiVersionOf } from '../model/resource.ts';
-import { badRequest, conflict, invalid, methodNotAllowed, notFound, resourceName } from '../model/status.ts';
-import { StoredObjects } from '../model/stored-objects.ts';
+import {
+  type KubeObject,
+  type Resource,
+  type ResourceTable,
+  type Subresource,
+  apiVersionOf,
+} from '../model/resource.ts';
+import {
+  StatusError,
+  badRequest,
+  conflict,
+  forbidden,
+  invalid,
+  methodNotAllowed,
+  notFound,
+  resourceName,
+  tooManyRequests,
+} from '../model/status.ts';
+import { StoredObjects, objectPrefix, parseStored } from '../model/stored-objects.ts';
 import type { Store } from '../store/store.ts';
 import { type ApiRequest, type Handler, type Reply, optionsBytesMax, success } from './api-request.ts';
 import { deleteObject } from './delete.ts';
@@ -96,8 +121,14 @@ function bound(pod: Pod, { metadata, target }: Binding, now: number): Pod {
   };
 }
 
-/** No disruption budget is enforced here, so nothing forbids an eviction. */
-export async function evict(deps: WriteDeps, request: ApiRequest, subresource: Subresource): Promise<Reply> {
+interface EvictionDeps extends WriteDeps {
+  readonly resources: ResourceTable;
+}
+
+/** As often as the API server tries again when a pod changes while it is looked at. */
+const evictionTriesMax = 5;
+
+export async function evict(deps: EvictionDeps, request: ApiRequest, subresource: Subresource): Promise<Reply> {
   const { resource, info, user } = request;
   const { namespace, name } = info;
   const { object, options } = await readExchanged(request, subresource, ['policy/v1beta1']);
@@ -105,13 +136,73 @@ export async function evict(deps: WriteDeps, request: ApiRequest, subresource: S
   if (metadata.name !== '' && metadata.name !== name) {
     throw badRequest('name in URL does not match name in Eviction object');
   }
-  if (new StoredObjects(deps.store).pod(namespace, name) === undefined) throw notFound(resourceName(resource), name);
   const admission = { operation: 'CREATE', user, resource, subresource: 'eviction', namespace, name } as const;
   admitAll(deps.admission, { ...admission, object, old: undefined });
   const dryRun = options.dryRun || (deleteOptions.dryRun ?? []).includes('All');
+  const context = { ...contextOf(request, options), user, dryRun };
   const alongside = (pod: KubeObject): KubeObject => disrupted(pod as Pod, deps.clock.now());
-  await deleteObject(deps, { resource, namespace, name, options: deleteOptions, context: { user, dryRun }, alongside });
-  return success(201);
+  for (let tries = 1; ; tries += 1) {
+    const pod = new StoredObjects(deps.store).pod(namespace, name);
+    if (pod === undefined) throw notFound(resourceName(resource), name);
+    const isUnchanged = await passBudgets(deps, pod, context);
+    const { preconditions } = deleteOptions;
+    const isGuarded = isUnchanged && preconditions?.resourceVersion === undefined;
+    const guard = { ...preconditions, ...(isGuarded && { resourceVersion: pod.metadata.resourceVersion ?? '' }) };
+    try {
+      const given = { ...deleteOptions, preconditions: guard };
+      await deleteObject(deps, { resource, namespace, name, options: given, context, alongside });
+      return success(201);
+    } catch (error) {
+      const isOvertaken = isGuarded && error instanceof StatusError && error.code === 409;
+      if (!isOvertaken || tries === evictionTriesMax) throw error;
+    }
+  }
+}
+
+/** Takes one disruption from the pod's budget, or refuses. True where that was not needed for the pod as it is now, and only then. */
+async function passBudgets(deps: EvictionDeps, pod: Pod, context: WriteContext): Promise<boolean> {
+  if (isBeyondBudgets(pod)) return pod.status?.phase === 'Pending' && pod.metadata.deletionTimestamp === undefined;
+  const resource = deps.resources.byPlural({ group: 'policy', version: 'v1' }, 'poddisruptionbudgets');
+  if (resource === undefined) return false;
+  const { namespace = '', name } = pod.metadata;
+  const { items } = deps.store.list({ prefix: objectPrefix(resource, namespace), leavesOutDamaged: true });
+  const budgets = items
+    .map(({ value }) => parseStored(value) as PodDisruptionBudget)
+    .filter((one) => podMatcher(one)(pod));
+  const [budget] = budgets;
+  if (budget === undefined) return false;
+  if (budgets.length > 1) {
+    const text = 'This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.';
+    throw new StatusError(500, '', text);
+  }
+  if (!isReady(pod) && allowsUnhealthy(budget)) return true;
+  await updateObject(deps, {
+    resource,
+    namespace,
+    name: budget.metadata.name,
+    subresource: 'status',
+    context,
+    change(current) {
+      refuseDisruption(current, resource);
+      return withDisruption(current, name, deps.clock.now());
+    },
+  });
+  return false;
+}
+
+function refuseDisruption(budget: PodDisruptionBudget, resource: Resource): void {
+  const refusal = disruptionRefusal(budget);
+  if (refusal === undefined) return;
+  const { name } = budget.metadata;
+  if (refusal.kind === 'tooMany') {
+    const text = 'DisruptedPods map too big - too many evictions not confirmed by PDB controller';
+    throw forbidden(resourceName(resource), name, text);
+  }
+  const isCounted = refusal.kind === 'violated';
+  const message = isCounted ? refusal.why : `The disruption budget ${name} is still being processed by the server.`;
+  throw tooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", isCounted ? 0 : 10, [
+    { reason: 'DisruptionBudget', message },
+  ]);
 }
 
 function disrupted(pod: Pod, now: number): Pod {

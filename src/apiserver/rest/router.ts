@@ -124,8 +124,19 @@ export class Router {
     const handler = Object.hasOwn(this.#verbs, verb) ? this.#verbs[verb] : undefined;
     if (handler === undefined) throw methodNotAllowed();
     const answer = this.#large.has(verb) ? await this.#deps.large.handle(verb, request) : undefined;
-    return answer ?? handler(request);
+    const reply = answer ?? (await handler(request));
+    warnOfNoEffect(verb, request);
+    return reply;
   }
+}
+
+const writes = new Set(['create', 'update', 'patch']);
+
+/** The object is as it was asked for, which must not look as if it did something. */
+function warnOfNoEffect(verb: string, request: ApiRequest): void {
+  const { kind, withoutEffect } = request.resource;
+  if (withoutEffect === undefined || !writes.has(verb) || request.info.subresource !== '') return;
+  request.warn(`mountlet stores this ${kind}, but nothing here acts on it: ${withoutEffect}`);
 }
 
 function subresourceOf(served: Resource, { subresource }: ResourceRequest): Subresource | undefined {

@@ -8,7 +8,7 @@ import type { Authorizer } from '../identity/authorization.ts';
 import { type User, anonymousUser } from '../identity/user.ts';
 import type { Notify, RequestNotice } from '../model/notices.ts';
 import type { Random } from '../model/random.ts';
-import { type ResourceTable, apiVersionOf } from '../model/resource.ts';
+import type { ResourceTable } from '../model/resource.ts';
 import { StatusError, internalError, tooManyRequests, unavailable } from '../model/status.ts';
 import type { Exchange, RawReply, Representation } from '../rest/api-request.ts';
 import { encodeReply, encodeText, plainJson, representationOf } from '../rest/representation.ts';
@@ -54,11 +54,9 @@ interface Served {
 
 export class ApiHandler {
   readonly #deps: ApiHandlerDeps;
-  readonly #groupVersions: ReadonlySet<string>;
 
   constructor(deps: ApiHandlerDeps) {
     this.#deps = deps;
-    this.#groupVersions = new Set(deps.resources.groupVersions().keys());
   }
 
   /** Resolves when the answer is complete. Never rejects. */
@@ -132,7 +130,7 @@ export class ApiHandler {
     const { query } = target;
     authorizeRequest(this.#deps, user, info, query);
     if (info.kind === 'path') return handlePath(this.#deps.paths, { exchange, info, query });
-    if (!this.#groupVersions.has(apiVersionOf(info))) return pageNotFound;
+    if (!this.#deps.resources.hasPath(info)) return pageNotFound;
     const served = router.find(info);
     const resource = served.viewOf?.resource ?? served;
     const place = resource.namespaced ? info : { ...info, namespace: '' };

@@ -23,6 +23,7 @@ import type { Notify } from '../model/notices.ts';
 import type { Random } from '../model/random.ts';
 import { type Resource, ResourceTable } from '../model/resource.ts';
 import { StoredObjects, objectPrefix } from '../model/stored-objects.ts';
+import { emptyResources } from '../resources/without-rules.ts';
 import type { Exchange } from '../rest/api-request.ts';
 import type { NodeConnector } from '../rest/pod-subresources.ts';
 import { Router } from '../rest/router.ts';
@@ -109,7 +110,7 @@ export async function startApiServer(
   const stopping = stop.signal;
   // One for every watch and controller; Node takes more than ten for a leak.
   setMaxListeners(0, stopping);
-  const resources = new ResourceTable(deps.resources);
+  const resources = new ResourceTable(deps.resources, emptyResources);
   // The graph gets a write before any watch or answer does, so that a node is never refused what its pod just got.
   const { graph, unfollow } = followNodeGraph(store);
   const hub = new WatchHub(store, watcherDefaults);

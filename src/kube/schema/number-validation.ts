@@ -1,6 +1,7 @@
 /** Rules for numbers that many fields share: modes, ids, quantities. */
 import { rangeProblems } from '../values/network-names.ts';
 import { Quantity, isExtendedResource } from '../values/quantity.ts';
+import { percentProblems } from '../values/names.ts';
 import { type FieldError, invalidField, invalidFields } from './field-errors.ts';
 import type { FieldPath } from './schema.ts';
 
@@ -57,4 +58,15 @@ export function resourceQuantityErrors(name: string, value: string | number, pat
 export function positiveQuantityErrors(value: string | number, path: FieldPath): FieldError[] {
   const quantity = Quantity.parse(value);
   return quantity.sign() > 0 ? [] : [invalidField(path, String(quantity), 'must be greater than zero')];
+}
+
+/** A count of pods, or a part of them up to all: `2`, `25%`. */
+export function countOrPercentErrors(value: number | string | undefined, path: FieldPath): FieldError[] {
+  if (value === undefined) return [];
+  if (typeof value === 'number') {
+    return value < 0 ? [invalidField(path, value, 'must be greater than or equal to 0')] : [];
+  }
+  const problems = percentProblems(value);
+  if (problems.length > 0) return invalidFields(path, value, problems);
+  return Number.parseInt(value, 10) > 100 ? [invalidField(path, value, 'must not be greater than 100%')] : [];
 }

@@ -36,6 +36,16 @@ export function dnsSubdomainProblems(value: string): Problems {
   return subdomainProblems(value, 'characters');
 }
 
+/** A host of many: `*.example.com`. */
+export function wildcardSubdomainProblems(value: string): Problems {
+  const problems = tooLong(value, subdomainBytesMax, 'characters');
+  const pattern = String.raw`\*\.${subdomain}`;
+  if (new RegExp(`^${pattern}$`).test(value)) return problems;
+  const rule =
+    "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character";
+  return [...problems, withPattern(rule, pattern, '*.example.com')];
+}
+
 /** Keys of labels and annotations: a name with an optional domain in front, `example.com/name`. */
 export function qualifiedNameProblems(value: string): Problems {
   const rule = withPattern(
@@ -127,6 +137,13 @@ function subdomainProblems(value: string, unit: 'bytes' | 'characters'): Problem
   const rule =
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character";
   return [...problems, withPattern(rule, subdomain, 'example.com')];
+}
+
+/** `25%` */
+export function percentProblems(value: string): Problems {
+  if (/^[0-9]+%$/.test(value)) return [];
+  const rule = "a valid percent string must be a numeric string followed by an ending '%'";
+  return [withPattern(rule, '[0-9]+%', '1%', '93%')];
 }
 
 /** Lengths are counted in bytes, whichever word the API server uses for them. */

@@ -1,5 +1,5 @@
 /** What the API allows as a port, a header's name, an address or a domain to search, in the API server's words. */
-import { isIP } from 'node:net';
+import { BlockList, isIP } from 'node:net';
 import type { Problems } from './names.ts';
 
 const underscoreLabel = '_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?';
@@ -48,6 +48,36 @@ export function addressProblems(text: string): Problems {
   if (isIP(text) === 0) return ['must not have leading 0s'];
   const isMapped = address.family === 'IPv4' && text.includes(':');
   return isMapped ? ['must not be an IPv4-mapped IPv6 address'] : [];
+}
+
+interface Subnet {
+  readonly address: string;
+  readonly family: 'ipv4' | 'ipv6';
+  readonly prefix: number;
+}
+
+/** `10.0.0.0/8`; undefined for anything else. */
+function subnetOf(cidr: string): Subnet | undefined {
+  const [, address = '', digits = ''] = /^(.*)\/(0|[1-9]\d{0,2})$/.exec(cidr) ?? [];
+  const version = isIP(address);
+  const prefix = Number(digits);
+  if (version === 0 || prefix > (version === 4 ? 32 : 128)) return undefined;
+  return { address, family: version === 4 ? 'ipv4' : 'ipv6', prefix };
+}
+
+export function subnetProblems(cidr: string): Problems {
+  if (subnetOf(cidr) !== undefined) return [];
+  return ['must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)'];
+}
+
+/** Whether all of `inner` and not all of `outer` is in both. Nothing is said of what is no subnet. */
+export function isSubnetWithin(inner: string, outer: string): boolean {
+  const [small, large] = [subnetOf(inner), subnetOf(outer)];
+  if (small === undefined || large === undefined) return true;
+  if (small.family !== large.family || small.prefix <= large.prefix) return false;
+  const block = new BlockList();
+  block.addSubnet(large.address, large.prefix, large.family);
+  return block.check(small.address, small.family);
 }
 
 /** IP addresses as the kubelet reads and prints them: loosely in (`010.0.0.1`), in one canonical form out. */

@@ -28,7 +28,7 @@ import { type ResourceRequirements, containersTogether } from './container.ts';
 import type { PodSpec } from './pod-spec.ts';
 
 const containerResources = new Set(['cpu', 'memory', 'ephemeral-storage']);
-const standardResources = new Set([
+export const standardResources = new Set([
   ...containerResources,
   'requests.cpu',
   'requests.memory',
@@ -125,14 +125,14 @@ function isWholePages(quantity: Quantity, page: Quantity): boolean {
   return page.sign() > 0 && page.milliValue() % 1000n === 0n && quantity.value() % page.value() === 0n;
 }
 
-function resourceNameErrors(name: string, path: FieldPath): FieldError[] {
+export function resourceNameErrors(name: string, path: FieldPath): FieldError[] {
   const errors = invalidFields(path, name, qualifiedNameProblems(name));
   if (errors.length > 0 || name.includes('/')) return errors;
   const isKnown = standardResources.has(name) || isHugePages(name) || name.startsWith('requests.hugepages-');
   return isKnown ? [] : [invalidField(path, name, 'must be a standard resource type or fully qualified')];
 }
 
-function containerResourceNameErrors(name: string, path: FieldPath): FieldError[] {
+export function containerResourceNameErrors(name: string, path: FieldPath): FieldError[] {
   const errors = resourceNameErrors(name, path);
   if (!name.includes('/')) {
     if (containerResources.has(name) || isHugePages(name)) return errors;
