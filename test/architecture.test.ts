@@ -115,7 +115,7 @@ const rooms: Readonly<Record<string, Room>> = {
  * room. A room that is not listed has no folders.
  */
 const layers: Readonly<Record<string, readonly string[]>> = {
-  kube: ['values', 'schema', 'kinds/storage', 'kinds/pod', 'kinds', 'references', 'manifests'],
+  kube: ['values', 'schema', 'kinds/storage', 'kinds/pod', 'kinds/workloads', 'kinds', 'references', 'manifests'],
   disk: ['mounts', 'paths', 'writer', 'devices', 'pods'],
   client: ['transport', 'credentials', 'api', '.'],
   runtimes: ['.', 'process/network', 'process/sandbox', 'process/spawner', 'process', 'cri'],

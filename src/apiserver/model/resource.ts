@@ -78,6 +78,8 @@ export interface Resource<T extends KubeObject = KubeObject> extends ResourceKin
   prepareForCreate(object: T, now: number): T;
   /** An update of the main resource: status stays the old one, generation moves with the spec. */
   prepareForUpdate(object: T, old: T, now: number): T;
+  /** What a client should know of an object that is taken as it is. */
+  warnings?(object: T): readonly string[];
   readonly deletion?: DeletionRules<T>;
   readonly viewOf?: View<T>;
   /** Field selectors besides metadata.name and metadata.namespace; a missing value is the empty string. */

@@ -38,6 +38,8 @@ const published = [
   `authorization.k8s.io/v1 selfsubjectaccessreviews SelfSubjectAccessReview cluster - create -`,
   `authorization.k8s.io/v1 selfsubjectrulesreviews SelfSubjectRulesReview cluster - create -`,
   `authorization.k8s.io/v1 subjectaccessreviews SubjectAccessReview cluster - create -`,
+  `batch/v1 cronjobs CronJob ns cj ${all} status(${part})`,
+  `batch/v1 jobs Job ns - ${all} status(${part})`,
   `certificates.k8s.io/v1 clustertrustbundles ClusterTrustBundle cluster - ${all} -`,
   `certificates.k8s.io/v1beta1 clustertrustbundles ClusterTrustBundle cluster - ${all} -`,
   `coordination.k8s.io/v1 leases Lease ns - ${all} -`,

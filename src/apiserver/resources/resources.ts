@@ -1,5 +1,6 @@
 /** The table of everything this server serves. To serve another kind, write its entry and add it here: nothing else. */
 import type { Resource } from '../model/resource.ts';
+import { cronJobs, jobs } from './batch.ts';
 import { leases, namespaces, nodes, runtimeClasses, serviceAccounts } from './cluster.ts';
 import { clusterTrustBundles, clusterTrustBundlesBeta, configMaps, secrets } from './configuration.ts';
 import { eventViews, events } from './event.ts';
@@ -50,6 +51,8 @@ export const resources: readonly Resource[] = [
   selfSubjectAccessReviews,
   selfSubjectRulesReviews,
   subjectAccessReviews,
+  cronJobs,
+  jobs,
   clusterTrustBundles,
   clusterTrustBundlesBeta,
   leases,

@@ -51,6 +51,7 @@ export async function readStorable(request: ApiRequest, validation: FieldValidat
   const { served } = request;
   const expected = { apiVersion: apiVersionOf(served), kind: served.kind, shape: served.shape };
   const object = await readObject(request, expected, validation);
+  for (const text of served.warnings?.(object) ?? []) request.warn(text);
   return served.viewOf === undefined ? object : served.viewOf.toStored(served.complete(object));
 }
 

@@ -73,6 +73,7 @@ function patched(request: ApiRequest, patch: Patch, current: KubeObject | undefi
   const { body, options } = patch;
   const result = { value: json, duplicates: body.duplicates };
   const value = decodeChecked(served.shape, result, options.fieldValidation, refuse, (text) => request.warn(text));
+  for (const text of served.warnings?.(value) ?? []) request.warn(text);
   const named = { ...value, metadata: { ...value.metadata, name: value.metadata.name || request.info.name } };
   return served.viewOf?.toStored(named) ?? named;
 }
