@@ -135,7 +135,7 @@ const layers: Readonly<Record<string, readonly string[]>> = {
     'serving',
     '.',
   ],
-  controllers: ['cluster', 'storage', 'attachments', '.'],
+  controllers: ['cluster', 'storage', 'attachments', 'workloads', '.'],
   csi: ['.', 'controller'],
   agent: ['machine', 'node', 'embedded', 'render'],
   testing: ['machine', 'fakes', 'servers', 'csi', 'worlds', '.'],

@@ -2,6 +2,7 @@
 import { type ControllerRevision, controllerRevisionKind } from '../../kube/kinds/controller-revision.ts';
 import { type PodTemplate, podTemplateKind, podTemplateShape } from '../../kube/kinds/pod-template.ts';
 import { means } from '../../kube/schema/equality.ts';
+import { controllerOf } from '../../kube/schema/meta.ts';
 import { compareByteOrder } from '../../kube/values/go-text.ts';
 import { ageColumn, nameColumn, orNone, text } from '../model/columns.ts';
 import { parseApiVersion, resource } from '../model/resource.ts';
@@ -29,7 +30,7 @@ export const podTemplates = resource(podTemplateKind, {
 export const controllerRevisions = resource(controllerRevisionKind, {
   columns: [
     nameColumn,
-    text('Controller', 'The controller it belongs to.', controllerOf),
+    text('Controller', 'The controller it belongs to.', controllerName),
     { name: 'Revision', type: 'string', description: 'Its number.', priority: 0, cell: ({ revision }) => revision },
     ageColumn,
   ],
@@ -45,8 +46,8 @@ function labelsOf(labels: Readonly<Record<string, string>> = {}): string {
 }
 
 /** `daemonset.apps/web` */
-function controllerOf({ metadata: { ownerReferences = [] } }: ControllerRevision): string {
-  const controller = ownerReferences.find((owner) => owner.controller === true);
+function controllerName({ metadata }: ControllerRevision): string {
+  const controller = controllerOf(metadata);
   if (controller === undefined) return '<none>';
   const { group } = parseApiVersion(controller.apiVersion);
   const kind = group === '' ? controller.kind : `${controller.kind}.${group}`;

@@ -403,8 +403,8 @@ class Gate implements Cluster {
     };
   }
 
-  async create(kind: Kind, home: string, object: KubeObject): Promise<void> {
-    await this.#write(`create ${kind.plural}/${object.metadata.name}`, () => this.#inner.create(kind, home, object));
+  async create(kind: Kind, home: string, object: KubeObject): Promise<KubeObject> {
+    return await this.#write(`create ${kind.plural}/${object.metadata.name}`, () => this.#inner.create(kind, home, object));
   }
 
   async update(key: string, change: (object: KubeObject) => KubeObject, subresource?: string): Promise<void> {
@@ -439,10 +439,11 @@ class Gate implements Cluster {
     this.#life.requireAlive();
   }
 
-  async #write(text: string, act: () => Promise<void>): Promise<void> {
+  async #write<Result>(text: string, act: () => Promise<Result>): Promise<Result> {
     this.#begin();
     const fault = this.#world.arrive(this.#life, text);
-    await act();
+    const result = await act();
     this.#world.leave(this.#life, fault);
+    return result;
   }
 }
