@@ -3,7 +3,7 @@
  * are those of a clock on the wall of some time zone: one that a leap forward skips does not come that day, and one that comes
  * twice counts twice.
  */
-import { parseDurationMs } from './times.ts';
+import { parseDurationMs, timestamp } from './times.ts';
 
 export interface CronSchedule {
   /** The first time after this one; undefined when there is none within five years. */
@@ -52,7 +52,9 @@ class ScheduleError extends Error {}
 
 /** In the machine's own time zone where none is given. Throws for what `cronProblem` refuses. */
 export function cronSchedule(text: string, timeZone?: string): CronSchedule {
-  const spec = text.replace(/^(?:CRON_)?TZ=\S*\s*/, '').trim();
+  // Servers of long ago let the schedule name its zone.
+  const [prefix = '', zone = timeZone] = /^(?:CRON_)?TZ=(\S*)\s*/.exec(text) ?? [];
+  const spec = text.slice(prefix.length).trim();
   if (spec === '') throw new ScheduleError('empty spec string');
   if (spec.startsWith(every)) {
     const ms = parseDurationMs(spec.slice(every.length));
@@ -76,7 +78,7 @@ export function cronSchedule(text: string, timeZone?: string): CronSchedule {
       months: parseField(month, months).values,
       weekDays: parseField(weekDay, weekDays),
     },
-    new WallClock(timeZone),
+    new WallClock(zone),
   );
 }
 
@@ -234,10 +236,20 @@ class WallClock {
     const after = this.#offset((day + 2) * dayMs);
     if (before === after) return walls.map((wall) => wall - before);
     return walls.flatMap((wall) =>
-      [before, after].map((offset) => [wall - offset, offset] as const).flatMap(([time, offset]) =>
-        this.#offset(time) === offset ? [time] : [],
-      ),
+      [before, after]
+        .map((offset) => [wall - offset, offset] as const)
+        .flatMap(([time, offset]) => (this.#offset(time) === offset ? [time] : [])),
     );
+  }
+
+  /** `2026-01-02T03:04:05+01:00` */
+  timestamp(timeMs: number): string {
+    const minutesAhead = Math.trunc(this.#offset(timeMs) / 60_000);
+    const wall = timestamp(timeMs + minutesAhead * 60_000);
+    if (minutesAhead === 0) return wall;
+    const twoDigits = (part: number): string => String(Math.trunc(part)).padStart(2, '0');
+    const size = Math.abs(minutesAhead);
+    return `${wall.slice(0, -1)}${minutesAhead < 0 ? '-' : '+'}${twoDigits(size / 60)}:${twoDigits(size % 60)}`;
   }
 
   /** How far the wall is ahead of UTC. */
@@ -247,6 +259,11 @@ class WallClock {
     const { year = 0, month = 1, day = 1, hour = 0, minute = 0, second = 0 } = parts;
     return Date.UTC(year, month - 1, day, hour, minute, second) - whole;
   }
+}
+
+/** The time as clocks of the zone show it. */
+export function zonedTimestamp(timeMs: number, timeZone: string | undefined): string {
+  return new WallClock(timeZone).timestamp(timeMs);
 }
 
 /** What is wrong with the name of a time zone; undefined when it is one. */

@@ -1,17 +1,8 @@
 /** A CronJob: makes a Job at each time of a schedule. */
-import {
-  type FieldError,
-  invalidField,
-  requiredField,
-  unsupportedField,
-} from '../../schema/field-errors.ts';
+import { type FieldError, invalidField, requiredField, unsupportedField } from '../../schema/field-errors.ts';
 import { resourceKind } from '../../schema/kind.ts';
 import { objectFields, objectReference, templateMeta } from '../../schema/meta.ts';
-import {
-  nonNegativeErrors,
-  validateObjectMeta,
-  validateObjectMetaUpdate,
-} from '../../schema/metadata-validation.ts';
+import { nonNegativeErrors, validateObjectMeta, validateObjectMetaUpdate } from '../../schema/metadata-validation.ts';
 import {
   type FieldPath,
   type Of,
@@ -146,9 +137,7 @@ function specErrors(spec: Spec, old: Spec | undefined): readonly FieldError[] {
     ...(selector === undefined
       ? []
       : [invalidField([...jobPath, 'selector'], selector, '`selector` will be auto-generated')]),
-    ...(manualSelector === true
-      ? [unsupportedField([...jobPath, 'manualSelector'], true, ['nil', 'false'])]
-      : []),
+    ...(manualSelector === true ? [unsupportedField([...jobPath, 'manualSelector'], true, ['nil', 'false'])] : []),
     ...counts.flatMap((field) => nonNegativeErrors(spec[field] ?? 0, [...path, field])),
   ];
 }

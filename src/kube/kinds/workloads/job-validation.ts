@@ -121,7 +121,9 @@ function indexErrors(spec: JobSpec, path: FieldPath): FieldError[] {
     errors.push(requiredField([...path, 'backoffLimitPerIndex'], 'when maxFailedIndexes is specified'));
   }
   if (mode === 'NonIndexed') {
-    const onlyIndexed = (['backoffLimitPerIndex', 'maxFailedIndexes'] as const).filter((field) => spec[field] !== undefined);
+    const onlyIndexed = (['backoffLimitPerIndex', 'maxFailedIndexes'] as const).filter(
+      (field) => spec[field] !== undefined,
+    );
     const detail = 'requires indexed completion mode';
     return [...errors, ...onlyIndexed.map((field) => invalidField([...path, field], spec[field], detail))];
   }
@@ -192,9 +194,7 @@ function failurePolicyErrors(spec: JobSpec, path: FieldPath): FieldError[] {
           ...choiceErrors(status, conditionStatuses, [...here, 'onPodConditions', at, 'status']),
         ]),
         ...(both ? [invalidField(here, rule, 'specifying both OnExitCodes and OnPodConditions is not supported')] : []),
-        ...(neither
-          ? [invalidField(here, rule, 'specifying one of OnExitCodes and OnPodConditions is required')]
-          : []),
+        ...(neither ? [invalidField(here, rule, 'specifying one of OnExitCodes and OnPodConditions is required')] : []),
       ];
     }),
   ];
