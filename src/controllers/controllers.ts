@@ -26,6 +26,8 @@ import { runClaimProtection, runVolumeProtection } from './storage/protection.ts
 import { type StorageLoop, runStorage } from './storage/storage.ts';
 import { runVolumeBinder } from './storage/volume-binder.ts';
 import { runVolumeExpander } from './storage/volume-expander.ts';
+import { runDeployments } from './workloads/deployments.ts';
+import { runReplicaSets, runReplicationControllers } from './workloads/replicas.ts';
 import { type WorkloadLoop, runWorkloads } from './workloads/workloads.ts';
 
 interface LoopDeps extends AttachDetachDeps {
@@ -64,7 +66,11 @@ const storageLoops: Readonly<Record<string, StorageLoop<LoopDeps>>> = {
   'persistentvolume-expander-controller': runVolumeExpander,
 };
 
-const workloadLoops: Readonly<Record<string, WorkloadLoop>> = {};
+const workloadLoops: Readonly<Record<string, WorkloadLoop>> = {
+  'deployment-controller': runDeployments,
+  'replicaset-controller': runReplicaSets,
+  'replicationcontroller-controller': runReplicationControllers,
+};
 
 export const controllerNames: readonly string[] = [loops, storageLoops, workloadLoops].flatMap(Object.keys).sort();
 export const schedulerName = 'kube-scheduler';

@@ -24,7 +24,7 @@ import {
   volumeAttachments,
 } from './storage.ts';
 import { nodeMetrics, podMetrics } from './usage-metrics.ts';
-import { controllerRevisions, podTemplates } from './workloads.ts';
+import { controllerRevisions, deployments, podTemplates, replicaSets, replicationControllers } from './workloads.ts';
 
 /** The first version of a group is the one that clients prefer. */
 export const resources: readonly Resource[] = [
@@ -39,11 +39,14 @@ export const resources: readonly Resource[] = [
   persistentVolumes,
   pods,
   podTemplates,
+  replicationControllers,
   resourceQuotas,
   secrets,
   serviceAccounts,
   services,
   controllerRevisions,
+  deployments,
+  replicaSets,
   selfSubjectReviews,
   tokenReviews,
   localSubjectAccessReviews,

@@ -404,7 +404,9 @@ class Gate implements Cluster {
   }
 
   async create(kind: Kind, home: string, object: KubeObject): Promise<KubeObject> {
-    return await this.#write(`create ${kind.plural}/${object.metadata.name}`, () => this.#inner.create(kind, home, object));
+    return await this.#write(`create ${kind.plural}/${object.metadata.name}`, () =>
+      this.#inner.create(kind, home, object),
+    );
   }
 
   async update(key: string, change: (object: KubeObject) => KubeObject, subresource?: string): Promise<void> {
