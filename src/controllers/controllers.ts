@@ -28,6 +28,8 @@ import { runVolumeBinder } from './storage/volume-binder.ts';
 import { runVolumeExpander } from './storage/volume-expander.ts';
 import { runCronJobs } from './workloads/cron-jobs.ts';
 import { runFinishedJobs, runJobs } from './workloads/jobs.ts';
+import { runDeployments } from './workloads/deployments.ts';
+import { runReplicaSets, runReplicationControllers } from './workloads/replicas.ts';
 import { type WorkloadLoop, runWorkloads } from './workloads/workloads.ts';
 
 interface LoopDeps extends AttachDetachDeps {
@@ -70,6 +72,9 @@ const workloadLoops: Readonly<Record<string, WorkloadLoop>> = {
   'job-controller': runJobs,
   'ttl-after-finished-controller': runFinishedJobs,
   'cronjob-controller': runCronJobs,
+  'deployment-controller': runDeployments,
+  'replicaset-controller': runReplicaSets,
+  'replicationcontroller-controller': runReplicationControllers,
 };
 
 export const controllerNames: readonly string[] = [loops, storageLoops, workloadLoops].flatMap(Object.keys).sort();

@@ -2,26 +2,18 @@
 import { type CronJob, cronJobKind, cronJobShape } from '../../kube/kinds/workloads/cron-job.ts';
 import { generatedLabels, hasCondition, validateJobStatusUpdate } from '../../kube/kinds/workloads/job-validation.ts';
 import { type Job, type JobSpec, jobKind, jobShape } from '../../kube/kinds/workloads/job.ts';
-import { means } from '../../kube/schema/equality.ts';
-import { validateObjectMetaUpdate } from '../../kube/schema/metadata-validation.ts';
-import type { Shape } from '../../kube/schema/schema.ts';
-import { formatRequirements, requirementsOf } from '../../kube/values/labels.ts';
 import { age, ageSince } from '../../kube/values/times.ts';
-import { ageColumn, nameColumn, orNone, text, wide } from '../model/columns.ts';
-import { type Column, type KubeObject, keepFields, resource } from '../model/resource.ts';
-
-const partVerbs = ['get', 'patch', 'update'];
+import { ageColumn, nameColumn, orNone, text } from '../model/columns.ts';
+import { keepFields, resource } from '../model/resource.ts';
+import { plainStatus } from './storage.ts';
+import { counted, templateColumns, withGeneration } from './workloads.ts';
 
 export const jobs = resource(jobKind, {
-  subresources: [
-    {
-      name: 'status',
-      verbs: partVerbs,
-      update: { prepare: (object, old) => keepFields(object, old, 'spec'), validate: validateJobStatusUpdate },
-    },
-  ],
+  subresources: [plainStatus(validateJobStatusUpdate)],
   prepareForCreate: (object) => withGeneration(withSelector({ ...object, status: {} }), 1),
   prepareForUpdate: (object, old) => counted(jobShape, keepFields(object, old, 'status'), old),
+  // Who deletes a job and says nothing of its pods keeps them.
+  deletion: { dependents: 'Orphan' },
   warnings: ({ spec }) => unusedFields(spec, 'spec'),
   fields: { 'status.successful': ({ status }) => String(status?.succeeded ?? 0) },
   columns: [
@@ -35,16 +27,7 @@ export const jobs = resource(jobKind, {
 });
 
 export const cronJobs = resource(cronJobKind, {
-  subresources: [
-    {
-      name: 'status',
-      verbs: partVerbs,
-      update: {
-        prepare: (object, old) => keepFields(object, old, 'spec'),
-        validate: ({ metadata }, old) => validateObjectMetaUpdate(metadata, old.metadata),
-      },
-    },
-  ],
+  subresources: [plainStatus()],
   prepareForCreate: (object) => withGeneration({ ...object, status: {} }, 1),
   prepareForUpdate: (object, old) => counted(cronJobShape, keepFields(object, old, 'status'), old),
   warnings: ({ spec }) => unusedFields(spec.jobTemplate.spec, 'spec.jobTemplate.spec'),
@@ -93,17 +76,6 @@ function withSelector(job: Job): Job {
   };
 }
 
-/** Counts the versions of the spec. Only the server sets it. */
-function counted<T extends KubeObject>(shape: Shape<T>, object: T, old: T): T {
-  const before = old.metadata.generation ?? 0;
-  const sameMetadata = { ...object, metadata: old.metadata };
-  return withGeneration(object, means(shape, sameMetadata, old) ? before : before + 1);
-}
-
-function withGeneration<T extends KubeObject>(object: T, generation: number): T {
-  return { ...object, metadata: { ...object.metadata, generation } };
-}
-
 function statusOf({ metadata, status }: Job): string {
   const has = (type: string): boolean => hasCondition(status, type);
   if (has('Complete')) return 'Complete';
@@ -123,23 +95,4 @@ function durationOf({ status }: Job, now: number): string {
   const { startTime, completionTime } = status ?? {};
   if (startTime === undefined) return '';
   return age((completionTime === undefined ? now : Date.parse(completionTime)) - Date.parse(startTime));
-}
-
-function templateColumns<T>(specOf: (object: T) => JobSpec): readonly Column<T>[] {
-  return [
-    wide<T>('Containers', 'The names of the containers.', (object) =>
-      specOf(object)
-        .template.spec.containers.map(({ name }) => name)
-        .join(','),
-    ),
-    wide<T>('Images', 'The images of the containers.', (object) =>
-      specOf(object)
-        .template.spec.containers.map(({ image = '' }) => image)
-        .join(','),
-    ),
-    wide<T>('Selector', 'Which pods are its own.', (object) => {
-      const { selector } = specOf(object);
-      return selector === undefined ? '<none>' : formatRequirements(requirementsOf(selector));
-    }),
-  ];
 }

@@ -16,6 +16,7 @@ import {
   tokenReviews,
 } from './reviews.ts';
 import { endpointsResource, services } from './service.ts';
+import { daemonSets, statefulSets } from './stateful.ts';
 import {
   csiDrivers,
   csiNodes,
@@ -25,7 +26,7 @@ import {
   volumeAttachments,
 } from './storage.ts';
 import { nodeMetrics, podMetrics } from './usage-metrics.ts';
-import { controllerRevisions, podTemplates } from './workloads.ts';
+import { controllerRevisions, deployments, podTemplates, replicaSets, replicationControllers } from './workloads.ts';
 
 /** The first version of a group is the one that clients prefer. */
 export const resources: readonly Resource[] = [
@@ -40,11 +41,16 @@ export const resources: readonly Resource[] = [
   persistentVolumes,
   pods,
   podTemplates,
+  replicationControllers,
   resourceQuotas,
   secrets,
   serviceAccounts,
   services,
   controllerRevisions,
+  daemonSets,
+  deployments,
+  replicaSets,
+  statefulSets,
   selfSubjectReviews,
   tokenReviews,
   localSubjectAccessReviews,

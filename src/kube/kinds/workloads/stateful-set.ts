@@ -24,7 +24,7 @@ import {
 } from '../../schema/schema.ts';
 import { dnsLabelProblems } from '../../values/names.ts';
 import { defaultPodTemplateSpec, podTemplateSpec } from '../pod/pod.ts';
-import { claimKind, persistentVolumeClaimShape, validateClaimSpec } from '../storage/persistent-volume-claim.ts';
+import { claimKind, claimSpecErrors, persistentVolumeClaimShape } from '../storage/persistent-volume-claim.ts';
 import {
   collisionErrors,
   countErrors,
@@ -107,7 +107,7 @@ export const statefulSetKind = resourceKind<StatefulSet>({
     ...validateObjectMeta(metadata, { name: dnsLabelProblems, scope: 'namespace' }),
     ...specErrors(spec),
     ...(spec.volumeClaimTemplates ?? []).flatMap((claim, index) =>
-      validateClaimSpec(claim, ['spec', 'volumeClaimTemplates', index]),
+      claimSpecErrors(claim.spec, ['spec', 'volumeClaimTemplates', index, 'spec']),
     ),
     ...((spec.serviceName ?? '') === ''
       ? []
@@ -200,13 +200,13 @@ function specErrors(spec: Spec): readonly FieldError[] {
 }
 
 /** With the volumes that its pods get, and without what they get from their number. */
-function checkedOwner(spec: Spec): Pick<Spec, 'selector' | 'template'> {
-  const { selector, template, volumeClaimTemplates = [] } = spec;
+function checkedOwner(spec: Spec): Spec {
+  const { template, volumeClaimTemplates = [] } = spec;
   const { hostname: _hostname, subdomain: _subdomain, volumes = [], ...rest } = template.spec;
   const names = new Set(volumeClaimTemplates.map(({ metadata }) => metadata.name));
   const claimed = [...names].map((name) => ({ name, persistentVolumeClaim: { claimName: name } }));
   const all = [...claimed, ...volumes.filter(({ name }) => !names.has(name))];
-  return { selector, template: { ...template, spec: { ...rest, ...(all.length > 0 && { volumes: all }) } } };
+  return { ...spec, template: { ...template, spec: { ...rest, ...(all.length > 0 && { volumes: all }) } } };
 }
 
 function strategyErrors({ updateStrategy }: Spec, path: FieldPath): readonly FieldError[] {
