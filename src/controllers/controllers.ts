@@ -28,8 +28,10 @@ import { runVolumeBinder } from './storage/volume-binder.ts';
 import { runVolumeExpander } from './storage/volume-expander.ts';
 import { runCronJobs } from './workloads/cron-jobs.ts';
 import { runFinishedJobs, runJobs } from './workloads/jobs.ts';
+import { runDaemonSets } from './workloads/daemon-sets.ts';
 import { runDeployments } from './workloads/deployments.ts';
 import { runReplicaSets, runReplicationControllers } from './workloads/replicas.ts';
+import { runStatefulSets } from './workloads/stateful-sets.ts';
 import { type WorkloadLoop, runWorkloads } from './workloads/workloads.ts';
 
 interface LoopDeps extends AttachDetachDeps {
@@ -69,6 +71,8 @@ const storageLoops: Readonly<Record<string, StorageLoop<LoopDeps>>> = {
 };
 
 const workloadLoops: Readonly<Record<string, WorkloadLoop>> = {
+  'statefulset-controller': runStatefulSets,
+  'daemonset-controller': runDaemonSets,
   'job-controller': runJobs,
   'ttl-after-finished-controller': runFinishedJobs,
   'cronjob-controller': runCronJobs,

@@ -10,15 +10,36 @@ import { ControllerEvents } from '../cluster/events.ts';
 import type { ObjectTable } from './object-table.ts';
 import type { Owner } from './ownership.ts';
 
+type Verb = 'create' | 'delete';
+
+/** What Events say of a pod; controllers of numbered pods have words of their own. */
+export interface PodWords {
+  done(verb: Verb, pod: string, owner: string): string;
+  failed(verb: Verb, pod: string, owner: string, error: string): string;
+}
+
+const plainWords: PodWords = {
+  done: (verb, pod) => `${verb === 'create' ? 'Created' : 'Deleted'} pod: ${pod}`,
+  failed: (verb, _pod, _owner, error) => `Error ${verb === 'create' ? 'creating' : 'deleting'}: ${error}`,
+};
+
 export class PodControl {
   readonly #cluster: Cluster;
   readonly #pods: ObjectTable<Pod>;
+  readonly #words: PodWords;
   readonly events: ControllerEvents;
 
   /** `component`: who the Events are from. */
-  constructor(component: string, deps: ControllerDeps, cluster: Cluster, pods: ObjectTable<Pod>) {
+  constructor(
+    component: string,
+    deps: ControllerDeps,
+    cluster: Cluster,
+    pods: ObjectTable<Pod>,
+    words: PodWords = plainWords,
+  ) {
     this.#cluster = cluster;
     this.#pods = pods;
+    this.#words = words;
     this.events = new ControllerEvents(component, deps, cluster);
   }
 
@@ -36,12 +57,12 @@ export class PodControl {
       namespace,
       ownerReferences: [controllerReference(apiVersionOf(kind), kind.kind, object.metadata)],
     });
-    const created = await this.#try(owner, 'Create', async () => {
+    const created = await this.#try(owner, 'create', own.name ?? '', async () => {
       return (await this.#cluster.create(this.#pods.kind, namespace, pod)) as Pod;
     });
     if (created === undefined) return undefined;
     this.#pods.created(created);
-    const message = `Created pod: ${created.metadata.name}`;
+    const message = this.#words.done('create', created.metadata.name, name);
     await this.events.record(kind, object, { type: 'Normal', reason: 'SuccessfulCreate', message });
     return created;
   }
@@ -49,7 +70,7 @@ export class PodControl {
   /** One that is gone already is as good as deleted. */
   async delete(owner: Owner, pod: Pod): Promise<void> {
     const { uid } = pod.metadata;
-    await this.#try(owner, 'Delete', async () => {
+    await this.#try(owner, 'delete', pod.metadata.name, async () => {
       try {
         await this.#cluster.delete(this.#pods.keyOf(pod), uid === undefined ? {} : { uid });
       } catch (error) {
@@ -57,17 +78,18 @@ export class PodControl {
       }
     });
     this.#pods.deleted(pod);
-    const message = `Deleted pod: ${pod.metadata.name}`;
+    const message = this.#words.done('delete', pod.metadata.name, owner.object.metadata.name);
     await this.events.record(owner.kind, owner.object, { type: 'Normal', reason: 'SuccessfulDelete', message });
   }
 
-  async #try<R>({ kind, object }: Owner, verb: 'Create' | 'Delete', act: () => Promise<R>): Promise<R | undefined> {
+  async #try<R>({ kind, object }: Owner, verb: Verb, pod: string, act: () => Promise<R>): Promise<R | undefined> {
     try {
       return await act();
     } catch (error) {
       if (refusalCauses(error).includes('NamespaceTerminating')) return undefined;
-      const message = `Error ${verb === 'Create' ? 'creating' : 'deleting'}: ${messageOf(error)}`;
-      await this.events.record(kind, object, { type: 'Warning', reason: `Failed${verb}`, message });
+      const message = this.#words.failed(verb, pod, object.metadata.name, messageOf(error));
+      const reason = verb === 'create' ? 'FailedCreate' : 'FailedDelete';
+      await this.events.record(kind, object, { type: 'Warning', reason, message });
       throw error;
     }
   }
