@@ -8,7 +8,15 @@ import { means } from '../../kube/schema/equality.ts';
 import { type Cluster, type ControllerDeps, coreKind, kindNamed, updateSame } from '../cluster/cluster.ts';
 import type { ControllerEvent } from '../cluster/events.ts';
 import { WorkQueue } from '../cluster/work-queue.ts';
-import { type DaemonView, daemonSetStatus, fitOf, hashLabel, nodeOf, planDaemonSet, templateFor } from './daemon-set-plan.ts';
+import {
+  type DaemonView,
+  daemonSetStatus,
+  fitOf,
+  hashLabel,
+  nodeOf,
+  planDaemonSet,
+  templateFor,
+} from './daemon-set-plan.ts';
 import type { ObjectTable, WorkloadView } from './object-table.ts';
 import { type Owner, claimObjects, followOwned, selecting } from './ownership.ts';
 import { PodControl, slowStart } from './pod-control.ts';

@@ -136,7 +136,10 @@ export class RevisionHistory {
   async #countCollision({ kind, object }: Owner<Versioned>): Promise<void> {
     const { namespace = '', name } = object.metadata;
     const count = (object.status?.collisionCount ?? 0) + 1;
-    const change = (current: Versioned): Versioned => ({ ...current, status: { ...current.status, collisionCount: count } });
+    const change = (current: Versioned): Versioned => ({
+      ...current,
+      status: { ...current.status, collisionCount: count },
+    });
     await updateSame<Versioned>(this.#cluster, this.#cluster.keyOf(kind, namespace, name), object, change, 'status');
   }
 }

@@ -100,8 +100,7 @@ function outdated(
   const highestFirst = kept
     .filter((pod) => (ordinalOf(pod, set.metadata.name) ?? 0) >= lowest)
     .toSorted((a, b) => (ordinalOf(b, set.metadata.name) ?? 0) - (ordinalOf(a, set.metadata.name) ?? 0));
-  const isOld = (pod: Pod): boolean =>
-    revisionOf(pod) !== update && pod.metadata.deletionTimestamp === undefined;
+  const isOld = (pod: Pod): boolean => revisionOf(pod) !== update && pod.metadata.deletionTimestamp === undefined;
   const limit = Math.max(1, partOf(replicas, maxUnavailable, 'down'));
   if (limit === 1 && podManagementPolicy !== 'Parallel') {
     // The first that is old goes, unless a newer one above it has still to come up.

@@ -144,7 +144,9 @@ class SetLoop {
     let written = pod;
     await updateSame<Pod>(this.#cluster, this.#tables.pods.keyOf(pod), pod, (current) => {
       const { metadata } = current;
-      written = has(current) ? current : { ...current, metadata: { ...metadata, labels: { ...metadata.labels, ...wanted } } };
+      written = has(current)
+        ? current
+        : { ...current, metadata: { ...metadata, labels: { ...metadata.labels, ...wanted } } };
       return written;
     });
     this.#tables.pods.changed(written);
@@ -194,14 +196,22 @@ class SetLoop {
     present: PersistentVolumeClaim,
     { metadata: wanted }: PersistentVolumeClaim,
   ): Promise<void> {
-    const isOurs = ({ kind, name, uid }: { readonly kind: string; readonly name: string; readonly uid: string }): boolean =>
-      uid === set.metadata.uid || (kind === 'Pod' && name === pod);
+    const isOurs = ({
+      kind,
+      name,
+      uid,
+    }: {
+      readonly kind: string;
+      readonly name: string;
+      readonly uid: string;
+    }): boolean => uid === set.metadata.uid || (kind === 'Pod' && name === pod);
     const owned = (claim: PersistentVolumeClaim): PersistentVolumeClaim => {
       const { ownerReferences = [], ...metadata } = claim.metadata;
       const others = ownerReferences.filter((one) => !isOurs(one));
       const now = [...others, ...(wanted.ownerReferences ?? [])];
       const uids = (list: typeof now): string => list.map(({ uid }) => uid).join();
-      if (uids(now) === uids([...ownerReferences]) || controllerOf({ ownerReferences: others }) !== undefined) return claim;
+      if (uids(now) === uids([...ownerReferences]) || controllerOf({ ownerReferences: others }) !== undefined)
+        return claim;
       return { ...claim, metadata: { ...metadata, ...(now.length > 0 && { ownerReferences: now }) } };
     };
     if (owned(present) === present || present.metadata.deletionTimestamp !== undefined) return;

@@ -8,8 +8,10 @@ import { runCompanion, serviceAccounts } from '../../controllers/default-objects
 import { runGarbageCollector } from '../../controllers/garbage-collector.ts';
 import { runNamespaceDeletion } from '../../controllers/namespace-deletion.ts';
 import { runScheduler } from '../../controllers/scheduler.ts';
+import { runLocalPath } from '../../controllers/storage/local-path.ts';
 import { runClaimProtection } from '../../controllers/storage/protection.ts';
 import { runStorage } from '../../controllers/storage/storage.ts';
+import { runVolumeBinder } from '../../controllers/storage/volume-binder.ts';
 import { type WorkloadLoop, runWorkloads } from '../../controllers/workloads/workloads.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { KubeObject } from '../../kube/schema/kind.ts';
@@ -26,7 +28,12 @@ export function workloadParties(...loops: readonly WorkloadLoop[]): Readonly<Rec
         runCompanion(serviceAccounts, deps, signal),
         runNamespaceDeletion(deps, signal),
         runGarbageCollector(deps, signal),
-        runStorage(deps, [runScheduler, runClaimProtection], true, signal),
+        runStorage(
+          deps,
+          [runScheduler, runVolumeBinder, runClaimProtection, runLocalPath(deps.localPath)],
+          true,
+          signal,
+        ),
         runWorkloads(deps, loops, signal),
       ]),
     node: runWorkloadNode,

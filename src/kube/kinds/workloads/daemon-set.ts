@@ -3,7 +3,16 @@ import { type FieldError, invalidField, requiredField, unsupportedField } from '
 import { resourceKind } from '../../schema/kind.ts';
 import { labelSelector, objectFields } from '../../schema/meta.ts';
 import { nonNegativeErrors, validateObjectMeta, validateObjectMetaUpdate } from '../../schema/metadata-validation.ts';
-import { type FieldPath, type Of, described, intOrString, integer, object, required, string } from '../../schema/schema.ts';
+import {
+  type FieldPath,
+  type Of,
+  described,
+  intOrString,
+  integer,
+  object,
+  required,
+  string,
+} from '../../schema/schema.ts';
 import { dnsSubdomainProblems } from '../../values/names.ts';
 import { defaultPodTemplateSpec, podTemplateSpec } from '../pod/pod.ts';
 import {
@@ -144,7 +153,9 @@ function strategyErrors({ updateStrategy }: Spec, path: FieldPath): readonly Fie
       ...partErrors(part, [...here, field]),
       ...shareMaxErrors(part, [...here, field]),
     ]),
-    ...(hasBoth ? [invalidField([...here, 'maxSurge'], maxSurge, 'may not be set when maxUnavailable is non-zero')] : []),
+    ...(hasBoth
+      ? [invalidField([...here, 'maxSurge'], maxSurge, 'may not be set when maxUnavailable is non-zero')]
+      : []),
     ...(hasNone ? [requiredField([...here, 'maxUnavailable'], 'cannot be 0 when maxSurge is 0')] : []),
   ];
 }

@@ -219,13 +219,7 @@ export function validateDeploymentStatusUpdate(
   old: Deployment,
 ): readonly FieldError[] {
   const parts = ['updatedReplicas', 'readyReplicas', 'availableReplicas'] as const;
-  const counts = [
-    'observedGeneration',
-    'replicas',
-    ...parts,
-    'unavailableReplicas',
-    'terminatingReplicas',
-  ] as const;
+  const counts = ['observedGeneration', 'replicas', ...parts, 'unavailableReplicas', 'terminatingReplicas'] as const;
   return [
     ...validateObjectMetaUpdate(metadata, old.metadata),
     ...countErrors(status, counts, parts),

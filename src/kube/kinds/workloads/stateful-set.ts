@@ -244,7 +244,10 @@ const changeable: readonly string[] = [
 ];
 
 function fixedErrors(spec: Spec, old: Spec): readonly FieldError[] {
-  const fixed = (one: Spec): unknown => Object.entries(one).filter(([field]) => !changeable.includes(field)).toSorted();
+  const fixed = (one: Spec): unknown =>
+    Object.entries(one)
+      .filter(([field]) => !changeable.includes(field))
+      .toSorted();
   if (canonicalJson(fixed(spec)) === canonicalJson(fixed(old))) return [];
   const names = changeable.map((field) => `'${field}'`);
   const detail = `updates to statefulset spec for fields other than ${names.slice(0, -1).join(', ')} and ${names.at(-1)} are forbidden`;
