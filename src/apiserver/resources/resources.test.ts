@@ -13,6 +13,7 @@ import { resources } from './resources.ts';
 
 const all = 'create delete deletecollection get list patch update watch';
 const part = 'get patch update';
+const scale = `scale:autoscaling/v1/Scale(${part})`;
 
 /** 1.4: plural, kind, scope, short names, verbs, subresources with their verbs. */
 const published = [
@@ -27,11 +28,14 @@ const published = [
   `persistentvolumes PersistentVolume cluster pv ${all} status(${part})`,
   `pods Pod ns po ${all} status(${part}) log(get) exec:PodExecOptions(create get) attach:PodAttachOptions(create get) portforward:PodPortForwardOptions(create get) binding:Binding(create) eviction:policy/v1/Eviction(create) ephemeralcontainers(${part})`,
   `podtemplates PodTemplate ns - ${all} -`,
+  `replicationcontrollers ReplicationController ns rc ${all} status(${part}) ${scale}`,
   `resourcequotas ResourceQuota ns quota get list watch -`,
   `secrets Secret ns - ${all} -`,
   `serviceaccounts ServiceAccount ns sa ${all} token:authentication.k8s.io/v1/TokenRequest(create)`,
   `services Service ns svc ${all} status(${part})`,
   `apps/v1 controllerrevisions ControllerRevision ns - ${all} -`,
+  `apps/v1 deployments Deployment ns deploy ${all} status(${part}) ${scale}`,
+  `apps/v1 replicasets ReplicaSet ns rs ${all} status(${part}) ${scale}`,
   `authentication.k8s.io/v1 selfsubjectreviews SelfSubjectReview cluster - create -`,
   `authentication.k8s.io/v1 tokenreviews TokenReview cluster - create -`,
   `authorization.k8s.io/v1 localsubjectaccessreviews LocalSubjectAccessReview ns - create -`,
@@ -72,9 +76,9 @@ test('the table publishes what clients look for', () => {
   assert.deepEqual(resources.map(inDiscovery), published);
 });
 
-test('only pods and services belong to the category all', () => {
+test('pods, services and workloads belong to the category all', () => {
   const inAll = resources.filter(({ categories }) => categories.includes('all')).map(({ plural }) => plural);
-  assert.deepEqual(inAll, ['pods', 'services']);
+  assert.deepEqual(inAll, ['pods', 'replicationcontrollers', 'services', 'deployments', 'replicasets']);
 });
 
 test('what a deletion answers', () => {
