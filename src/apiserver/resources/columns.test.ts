@@ -28,6 +28,10 @@ const volumeSpec = {
   accessModes: ['ReadWriteMany', 'ReadWriteOnce'],
   persistentVolumeReclaimPolicy: 'Retain',
 };
+const containers = [
+  { name: 'main', image: 'i:1' },
+  { name: 'side', image: 'j' },
+];
 const reviewCells = { Name: 'x', Age: '45m' };
 
 const rows: Readonly<Record<string, readonly Row[]>> = {
@@ -397,6 +401,42 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
   'certificates.k8s.io/v1beta1 clustertrustbundles': [
     { object: { spec: { trustBundle: '' } }, cells: { Name: 'x', SignerName: '<none>' } },
   ],
+  'v1 replicationcontrollers': [
+    {
+      object: {
+        spec: { replicas: 3, selector: { a: 'b' }, template: { spec: { containers } } },
+        status: { replicas: 2, readyReplicas: 1 },
+      },
+      cells: { Name: 'x', Desired: 3, Current: 2, Ready: 1, Age: '45m', ...ofTemplate('a=b') },
+    },
+  ],
+  'apps/v1 replicasets': [
+    {
+      object: {
+        spec: { replicas: 3, selector: { matchLabels: { a: 'b' } }, template: { spec: { containers } } },
+        status: { replicas: 2, readyReplicas: 1 },
+      },
+      cells: { Name: 'x', Desired: 3, Current: 2, Ready: 1, Age: '45m', ...ofTemplate('a=b') },
+    },
+  ],
+  'apps/v1 deployments': [
+    {
+      object: {
+        spec: {
+          replicas: 3,
+          selector: { matchExpressions: [{ key: 'a', operator: 'In', values: ['c', 'b'] }] },
+          template: { spec: { containers } },
+        },
+        status: { replicas: 4, updatedReplicas: 2, readyReplicas: 3, availableReplicas: 1 },
+      },
+      cells: { Name: 'x', Ready: '3/3', 'Up-to-date': 2, Available: 1, Age: '45m', ...ofTemplate('a in (b,c)') },
+    },
+    {
+      it: 'without a status',
+      object: { spec: { replicas: 0, template: { spec: { containers: [] } } } },
+      cells: { Ready: '0/0', 'Up-to-date': 0, Available: 0, 'Containers*': '', 'Selector*': '<none>' },
+    },
+  ],
   'v1 bindings': [{ object: {}, cells: reviewCells }],
   'authentication.k8s.io/v1 tokenreviews': [{ object: {}, cells: reviewCells }],
   'authentication.k8s.io/v1 selfsubjectreviews': [{ object: {}, cells: reviewCells }],
@@ -405,6 +445,10 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
   'authorization.k8s.io/v1 selfsubjectaccessreviews': [{ object: {}, cells: reviewCells }],
   'authorization.k8s.io/v1 selfsubjectrulesreviews': [{ object: {}, cells: reviewCells }],
 };
+
+function ofTemplate(selector: string): Readonly<Record<string, string>> {
+  return { 'Containers*': 'main,side', 'Images*': 'i:1,j', 'Selector*': selector };
+}
 
 function cellsOf(resource: Resource, object: object): Readonly<Record<string, unknown>> {
   const { value, problems } = decode(resource.shape, { metadata, ...object });
