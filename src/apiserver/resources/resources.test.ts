@@ -82,7 +82,9 @@ test('the table publishes what clients look for', () => {
 
 test('pods, services and workloads belong to the category all', () => {
   const inAll = resources.filter(({ categories }) => categories.includes('all')).map(({ plural }) => plural);
-  assert.deepEqual(inAll, ['pods', 'replicationcontrollers', 'services', 'deployments', 'replicasets']);
+  const core = ['pods', 'replicationcontrollers', 'services'];
+  const apps = ['daemonsets', 'deployments', 'replicasets', 'statefulsets'];
+  assert.deepEqual(inAll, [...core, ...apps, 'cronjobs', 'jobs']);
 });
 
 test('what a deletion answers', () => {
