@@ -115,7 +115,17 @@ const rooms: Readonly<Record<string, Room>> = {
  * room. A room that is not listed has no folders.
  */
 const layers: Readonly<Record<string, readonly string[]>> = {
-  kube: ['values', 'schema', 'kinds/storage', 'kinds/pod', 'kinds/policy', 'kinds', 'references', 'manifests'],
+  kube: [
+    'values',
+    'schema',
+    'kinds/storage',
+    'kinds/pod',
+    'kinds/policy',
+    'kinds/workloads',
+    'kinds',
+    'references',
+    'manifests',
+  ],
   disk: ['mounts', 'paths', 'writer', 'devices', 'pods'],
   client: ['transport', 'credentials', 'api', '.'],
   runtimes: ['.', 'process/network', 'process/sandbox', 'process/spawner', 'process', 'cri'],
@@ -135,7 +145,7 @@ const layers: Readonly<Record<string, readonly string[]>> = {
     'serving',
     '.',
   ],
-  controllers: ['cluster', 'storage', 'attachments', '.'],
+  controllers: ['cluster', 'storage', 'attachments', 'workloads', '.'],
   csi: ['.', 'controller'],
   agent: ['machine', 'node', 'embedded', 'render'],
   testing: ['machine', 'fakes', 'servers', 'csi', 'worlds', '.'],

@@ -197,7 +197,7 @@ test('an owner of the same name and another uid does not count; an unknown kind 
   const live = (await w.post(maps, { metadata: { name: 'live' } })).json;
   await owned(w, 'stranger', { metadata: { name: 'live', uid: 'other' } });
   await w.until(maps, ends('stranger'));
-  await owned(w, 'foreign', live, { apiVersion: 'apps/v1', kind: 'Deployment' });
+  await owned(w, 'foreign', live, { apiVersion: 'example.com/v1', kind: 'Widget' });
   // A Node is in no namespace, and there is no ConfigMap in none: that says nothing of the one that was meant.
   const ownerReferences = [{ apiVersion: 'v1', kind: 'ConfigMap', name: 'live', uid: live.metadata.uid }];
   await w.post('/api/v1/nodes', { metadata: { name: 'lost', ownerReferences } });

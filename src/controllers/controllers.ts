@@ -27,6 +27,13 @@ import { runClaimProtection, runVolumeProtection } from './storage/protection.ts
 import { type StorageLoop, runStorage } from './storage/storage.ts';
 import { runVolumeBinder } from './storage/volume-binder.ts';
 import { runVolumeExpander } from './storage/volume-expander.ts';
+import { runCronJobs } from './workloads/cron-jobs.ts';
+import { runFinishedJobs, runJobs } from './workloads/jobs.ts';
+import { runDaemonSets } from './workloads/daemon-sets.ts';
+import { runDeployments } from './workloads/deployments.ts';
+import { runReplicaSets, runReplicationControllers } from './workloads/replicas.ts';
+import { runStatefulSets } from './workloads/stateful-sets.ts';
+import { type WorkloadLoop, runWorkloads } from './workloads/workloads.ts';
 
 interface LoopDeps extends AttachDetachDeps {
   /** What clients of the server trust; undefined where they need nothing of their own for that. */
@@ -65,7 +72,18 @@ const storageLoops: Readonly<Record<string, StorageLoop<LoopDeps>>> = {
   'persistentvolume-expander-controller': runVolumeExpander,
 };
 
-export const controllerNames: readonly string[] = [...Object.keys(storageLoops), ...Object.keys(loops)].sort();
+const workloadLoops: Readonly<Record<string, WorkloadLoop>> = {
+  'statefulset-controller': runStatefulSets,
+  'daemonset-controller': runDaemonSets,
+  'job-controller': runJobs,
+  'ttl-after-finished-controller': runFinishedJobs,
+  'cronjob-controller': runCronJobs,
+  'deployment-controller': runDeployments,
+  'replicaset-controller': runReplicaSets,
+  'replicationcontroller-controller': runReplicationControllers,
+};
+
+export const controllerNames: readonly string[] = [loops, storageLoops, workloadLoops].flatMap(Object.keys).sort();
 export const schedulerName = 'kube-scheduler';
 
 /**
@@ -118,6 +136,12 @@ export async function runLoops(
   if (onStorage.length > 0) {
     const group = shared.map(([name]) => name).join(', ') || 'provisioners';
     running.push(run(group, (until) => runStorage(deps, onStorage, true, until)));
+  }
+  const onWorkloads = Object.entries(workloadLoops).filter(([name]) => names.has(name));
+  if (onWorkloads.length > 0) {
+    const group = onWorkloads.map(([name]) => name).join(', ');
+    const bodies = onWorkloads.map(([, loop]) => loop);
+    running.push(run(group, (until) => runWorkloads(deps, bodies, until)));
   }
   await Promise.all(running);
 }

@@ -107,7 +107,7 @@ test('a node takes as many volumes of a driver as it says, those that are still 
     runStorage(deps, [runVolumeBinder, runScheduler], true, signal),
   );
   const storage = (name: string): Kind => cluster.kindOf('storage.k8s.io/v1', name) ?? assert.fail(name);
-  const make = (of: Kind, name: string, parts: object): Promise<void> =>
+  const make = (of: Kind, name: string, parts: object): Promise<KubeObject> =>
     cluster.create(of, of.namespaced ? 'default' : '', { metadata: { name }, ...parts });
   await make(kind('Node'), 'one', {});
   const ready = { conditions: [{ type: 'Ready', status: 'True' }] };
@@ -145,7 +145,7 @@ test('a volume that moved to a CSI driver is reached by the labels of the driver
     runStorage(deps, [runVolumeBinder, runScheduler], true, signal),
   );
   const csiNodes = cluster.kindOf('storage.k8s.io/v1', 'CSINode') ?? assert.fail();
-  const make = (of: Kind, name: string, parts: object, annotations = {}): Promise<void> =>
+  const make = (of: Kind, name: string, parts: object, annotations = {}): Promise<KubeObject> =>
     cluster.create(of, of.namespaced ? 'default' : '', { metadata: { name, annotations }, ...parts });
   const labels = { 'topology.ebs.csi.aws.com/zone': 'us-east-1a' };
   await cluster.create(kind('Node'), '', { metadata: { name: 'one', labels } });
@@ -184,12 +184,12 @@ test('a node takes no more disks written into pods than the driver that has take
   const node = cluster.keyOf(kind('Node'), '', 'one');
   await cluster.update(node, (object) => ({ ...object, status: ready }) as KubeObject, 'status');
   const drivers = [{ name: 'cinder.csi.openstack.org', nodeID: 'n', allocatable: { count: 1 } }];
-  const create = (of: Kind, name: string, spec: object): Promise<void> => {
+  const create = (of: Kind, name: string, spec: object): Promise<KubeObject> => {
     const object = { metadata: { name }, spec };
     return cluster.create(of, of.namespaced ? 'default' : '', object);
   };
   await create(csiNodes, 'one', { drivers });
-  const make = (name: string, volumeID: string): Promise<void> => {
+  const make = (name: string, volumeID: string): Promise<KubeObject> => {
     const volumes = [{ name: 'data', cinder: { volumeID } }];
     return create(kind('Pod'), name, { containers: [{ name: 'main', image: 'none' }], volumes });
   };
@@ -264,7 +264,7 @@ test('a volume of a CSI driver is attached, listed, and after its pod detached, 
     runStorage(deps, [runVolumeBinder, runAttachDetach], true, signal),
   );
   const attachments = cluster.kindOf('storage.k8s.io/v1', 'VolumeAttachment') ?? assert.fail();
-  const make = (of: Kind, name: string, parts: object): Promise<void> =>
+  const make = (of: Kind, name: string, parts: object): Promise<KubeObject> =>
     cluster.create(of, of.namespaced ? 'default' : '', { metadata: { name }, ...parts });
   const metadata = { name: 'one', annotations: { 'volumes.kubernetes.io/controller-managed-attach-detach': 'true' } };
   await cluster.create(kind('Node'), '', { metadata });

@@ -16,6 +16,7 @@ import {
   type Cluster,
   type ClusterObject,
   type ControllerFailed,
+  type DeletionOptions,
   type Kind,
   type ObjectChange,
 } from '../../controllers/cluster/cluster.ts';
@@ -247,11 +248,11 @@ class HttpCluster implements Cluster {
     };
   }
 
-  async create(kind: Kind, namespace: string, object: KubeObject): Promise<void> {
+  async create(kind: Kind, namespace: string, object: KubeObject): Promise<KubeObject> {
     this.#beforeWrite();
     const whole = { apiVersion: apiVersionOf(kind), kind: kind.kind, ...object };
     const place = { ...(kind.namespaced && { namespace }), fieldManager: this.#controller };
-    await this.#client.create(referenceOf(kind), place, whole, this.#signal);
+    return await this.#client.create(referenceOf(kind), place, whole, this.#signal);
   }
 
   async update(key: string, change: (object: KubeObject) => KubeObject, subresource?: string): Promise<void> {
@@ -274,11 +275,11 @@ class HttpCluster implements Cluster {
   async delete(
     key: string,
     preconditions: { readonly uid?: string; readonly resourceVersion?: string } = {},
-    grace: { readonly gracePeriodSeconds?: number } = {},
+    given: DeletionOptions = {},
   ): Promise<void> {
     this.#beforeWrite();
     const { resource, place } = this.#reach(key);
-    const policy = { preconditions, propagationPolicy: 'Background', ...grace };
+    const policy = { preconditions, propagationPolicy: 'Background', ...given };
     await this.#client.delete(resource, place, { kind: 'DeleteOptions', apiVersion: 'v1', ...policy }, this.#signal);
   }
 

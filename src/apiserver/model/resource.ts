@@ -43,6 +43,8 @@ export interface Subresource<T = KubeObject> {
   /** The kind it exchanges, where that is not the resource's own. */
   readonly kind?: ExchangedKind;
   readonly verbs: readonly string[];
+  /** For subresources that show a part of the object in another form (scale). */
+  readonly view?: Resource;
   /** For subresources that are a part of the object itself (status, finalize). */
   readonly update?: UpdateRules<T>;
 }
@@ -55,6 +57,8 @@ interface DeletionRules<T = KubeObject> {
   isHeld?(object: T): boolean;
   /** What the object says of itself once its end has begun. */
   begin?(object: T): T;
+  /** What becomes of its dependents when a request does not say; they go with it if absent. */
+  readonly dependents?: 'Orphan';
   /** Why it may not be deleted at all. */
   refusal?(object: T): string | undefined;
 }
@@ -62,7 +66,8 @@ interface DeletionRules<T = KubeObject> {
 /** The same objects as another resource's, in another form: kept under the other's keys, shown and selected in this form. */
 interface View<T = KubeObject> {
   readonly resource: Resource;
-  toStored(object: T): KubeObject;
+  /** `current`: the stored object, for a view of a part of it. */
+  toStored(object: T, current?: KubeObject): KubeObject;
   fromStored(stored: KubeObject): T;
 }
 
@@ -79,6 +84,8 @@ export interface Resource<T extends KubeObject = KubeObject> extends ResourceKin
   prepareForCreate(object: T, now: number): T;
   /** An update of the main resource: status stays the old one, generation moves with the spec. */
   prepareForUpdate(object: T, old: T, now: number): T;
+  /** What a client should know of an object that is taken as it is. */
+  warnings?(object: T): readonly string[];
   readonly deletion?: DeletionRules<T>;
   readonly viewOf?: View<T>;
   /** Field selectors besides metadata.name and metadata.namespace; a missing value is the empty string. */
@@ -185,6 +192,12 @@ export class ResourceTable {
   /** As a path names it: `/apis/coordination.k8s.io/v1/…/leases`. Only clients know of short names. */
   byPlural(groupVersion: GroupVersion, plural: string): Resource | undefined {
     return this.#byPlural.get(keyOf(groupVersion, plural));
+  }
+
+  /** What a path shows: a resource, or the view that its subresource is. */
+  shownAt(groupVersion: GroupVersion, plural: string, subresource: string): Resource | undefined {
+    const found = this.byPlural(groupVersion, plural);
+    return found?.subresources.find(({ name }) => name === subresource)?.view ?? found;
   }
 
   /** As an object names itself: `apiVersion` and `kind`. */

@@ -128,6 +128,14 @@ const fieldsByKind: readonly { plural: string; apiVersion?: string; object: obje
       object: { metadata: { name: 'b' }, spec: { signerName: 'a/b', trustBundle: '' } },
       values: { 'spec.signerName': 'a/b' },
     },
+    ...[
+      { plural: 'replicasets', apiVersion: 'apps/v1' },
+      { plural: 'replicationcontrollers', apiVersion: 'v1' },
+    ].map((kind) => ({
+      ...kind,
+      object: { metadata: pod.metadata, status: { replicas: 2 } },
+      values: { 'status.replicas': '2' },
+    })),
     {
       plural: 'configmaps',
       object: { metadata: pod.metadata },

@@ -70,6 +70,10 @@ export class StatusError extends MountletError {
     return new StatusError(code, reason, message, details, { continueToken: metadata.continue });
   }
 
+  get causes(): readonly StatusCause[] {
+    return this.status.details?.causes ?? [];
+  }
+
   get code(): number {
     return this.status.code ?? 500;
   }

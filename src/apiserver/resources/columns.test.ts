@@ -28,6 +28,10 @@ const volumeSpec = {
   accessModes: ['ReadWriteMany', 'ReadWriteOnce'],
   persistentVolumeReclaimPolicy: 'Retain',
 };
+const containers = [
+  { name: 'main', image: 'i:1' },
+  { name: 'side', image: 'j' },
+];
 const reviewCells = { Name: 'x', Age: '45m' };
 
 const rows: Readonly<Record<string, readonly Row[]>> = {
@@ -477,6 +481,145 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
   'certificates.k8s.io/v1beta1 clustertrustbundles': [
     { object: { spec: { trustBundle: '' } }, cells: { Name: 'x', SignerName: '<none>' } },
   ],
+  'v1 replicationcontrollers': [
+    {
+      object: {
+        spec: { replicas: 3, selector: { a: 'b' }, template: { spec: { containers } } },
+        status: { replicas: 2, readyReplicas: 1 },
+      },
+      cells: { Name: 'x', Desired: 3, Current: 2, Ready: 1, Age: '45m', ...ofTemplate('a=b') },
+    },
+  ],
+  'apps/v1 replicasets': [
+    {
+      object: {
+        spec: { replicas: 3, selector: { matchLabels: { a: 'b' } }, template: { spec: { containers } } },
+        status: { replicas: 2, readyReplicas: 1 },
+      },
+      cells: { Name: 'x', Desired: 3, Current: 2, Ready: 1, Age: '45m', ...ofTemplate('a=b') },
+    },
+  ],
+  'apps/v1 deployments': [
+    {
+      object: {
+        spec: {
+          replicas: 3,
+          selector: { matchExpressions: [{ key: 'a', operator: 'In', values: ['c', 'b'] }] },
+          template: { spec: { containers } },
+        },
+        status: { replicas: 4, updatedReplicas: 2, readyReplicas: 3, availableReplicas: 1 },
+      },
+      cells: { Name: 'x', Ready: '3/3', 'Up-to-date': 2, Available: 1, Age: '45m', ...ofTemplate('a in (b,c)') },
+    },
+    {
+      it: 'without a status',
+      object: { spec: { replicas: 0, template: { spec: { containers: [] } } } },
+      cells: { Ready: '0/0', 'Up-to-date': 0, Available: 0, 'Containers*': '', 'Selector*': '<none>' },
+    },
+  ],
+  'apps/v1 statefulsets': [
+    {
+      object: { spec: { replicas: 3, template: { spec: { containers } } }, status: { replicas: 3, readyReplicas: 2 } },
+      cells: { Name: 'x', Ready: '2/3', Age: '45m', 'Containers*': 'main,side', 'Images*': 'i:1,j' },
+    },
+  ],
+  'apps/v1 daemonsets': [
+    {
+      object: {
+        spec: {
+          selector: { matchLabels: { a: 'b' } },
+          template: { spec: { containers, nodeSelector: { disk: 'fast', arch: 'x' } } },
+        },
+        status: {
+          desiredNumberScheduled: 5,
+          currentNumberScheduled: 4,
+          numberReady: 3,
+          updatedNumberScheduled: 2,
+          numberAvailable: 1,
+        },
+      },
+      cells: {
+        Name: 'x',
+        Desired: 5,
+        Current: 4,
+        Ready: 3,
+        'Up-to-date': 2,
+        Available: 1,
+        'Node Selector': 'arch=x,disk=fast',
+        Age: '45m',
+        ...ofTemplate('a=b'),
+      },
+    },
+    {
+      it: 'for all nodes',
+      object: { spec: { template: { spec: { containers: [] } } } },
+      cells: { Desired: 0, 'Node Selector': '<none>' },
+    },
+  ],
+  'batch/v1 jobs': [
+    {
+      it: 'one that runs',
+      object: {
+        spec: { completions: 3, selector: { matchLabels: { a: 'b' } }, template: { spec: { containers } } },
+        status: { succeeded: 1, startTime: '2026-01-01T00:58:00Z' },
+      },
+      cells: { Name: 'x', Status: 'Running', Completions: '1/3', Duration: '2m', Age: '45m', ...ofTemplate('a=b') },
+    },
+    {
+      it: 'one that has ended',
+      object: {
+        spec: { parallelism: 1, template: { spec: { containers } } },
+        status: {
+          succeeded: 1,
+          startTime: '2026-01-01T00:58:00Z',
+          completionTime: '2026-01-01T00:58:10Z',
+          conditions: [
+            { type: 'SuccessCriteriaMet', status: 'True' },
+            { type: 'Complete', status: 'True' },
+          ],
+        },
+      },
+      cells: { Status: 'Complete', Completions: '1/1', Duration: '10s', 'Selector*': '<none>' },
+    },
+    {
+      it: 'a work queue that is suspended',
+      object: {
+        spec: { parallelism: 2, template: { spec: { containers } } },
+        status: { conditions: [{ type: 'Suspended', status: 'True' }] },
+      },
+      cells: { Status: 'Suspended', Completions: '0/1 of 2', Duration: '' },
+    },
+  ],
+  'batch/v1 cronjobs': [
+    {
+      object: {
+        spec: { schedule: '@hourly', suspend: false, jobTemplate: { spec: { template: { spec: { containers } } } } },
+        status: { active: [{ name: 'a' }], lastScheduleTime: '2026-01-01T00:30:00Z' },
+      },
+      cells: {
+        Name: 'x',
+        Schedule: '@hourly',
+        Timezone: '<none>',
+        Suspend: 'False',
+        Active: 1,
+        'Last Schedule': '30m',
+        Age: '45m',
+        ...ofTemplate('<none>'),
+      },
+    },
+    {
+      it: 'that never ran',
+      object: {
+        spec: {
+          schedule: '@hourly',
+          suspend: true,
+          timeZone: 'Asia/Tokyo',
+          jobTemplate: { spec: { template: { spec: { containers } } } },
+        },
+      },
+      cells: { Timezone: 'Asia/Tokyo', Suspend: 'True', Active: 0, 'Last Schedule': '<none>' },
+    },
+  ],
   'v1 bindings': [{ object: {}, cells: reviewCells }],
   'authentication.k8s.io/v1 tokenreviews': [{ object: {}, cells: reviewCells }],
   'authentication.k8s.io/v1 selfsubjectreviews': [{ object: {}, cells: reviewCells }],
@@ -485,6 +628,10 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
   'authorization.k8s.io/v1 selfsubjectaccessreviews': [{ object: {}, cells: reviewCells }],
   'authorization.k8s.io/v1 selfsubjectrulesreviews': [{ object: {}, cells: reviewCells }],
 };
+
+function ofTemplate(selector: string): Readonly<Record<string, string>> {
+  return { 'Containers*': 'main,side', 'Images*': 'i:1,j', 'Selector*': selector };
+}
 
 function cellsOf(resource: Resource, object: object): Readonly<Record<string, unknown>> {
   const { value, problems } = decode(resource.shape, { metadata, ...object });

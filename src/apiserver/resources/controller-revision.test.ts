@@ -31,7 +31,8 @@ function merge(name: string, body: object): Promise<TestResponse> {
 }
 
 test('a ControllerRevision is kept as it was sent; its number may change, its data may not', async () => {
-  const owner = { apiVersion: 'apps/v1', kind: 'DaemonSet', name: 'web', uid: '1', controller: true };
+  // Of a kind that is unknown here, as an owner that is known and not there would take it along.
+  const owner = { apiVersion: 'example.com/v1', kind: 'DaemonSet', name: 'web', uid: '1', controller: true };
   const metadata = { name: 'web-1', ownerReferences: [owner] };
   const created = await client.send(revisions, { method: 'POST', body: revision('web-1', { metadata }) });
   assert.equal(created.status, 201);
@@ -52,7 +53,7 @@ test('a ControllerRevision is kept as it was sent; its number may change, its da
     table.columnDefinitions.map(({ name }: { name: string }) => name),
     ['Name', 'Controller', 'Revision', 'Age'],
   );
-  assert.deepEqual(table.rows[0].cells.slice(0, 3), ['web-1', 'daemonset.apps/web', 4]);
+  assert.deepEqual(table.rows[0].cells.slice(0, 3), ['web-1', 'daemonset.example.com/web', 4]);
 
   assert.equal((await client.send(`${revisions}/web-1`, { method: 'DELETE' })).json.status, 'Success');
   assert.equal((await client.send(`${revisions}/web-1`)).status, 404);

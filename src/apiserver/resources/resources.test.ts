@@ -13,6 +13,7 @@ import { resources } from './resources.ts';
 
 const all = 'create delete deletecollection get list patch update watch';
 const part = 'get patch update';
+const scale = `scale:autoscaling/v1/Scale(${part})`;
 
 /** 1.4: plural, kind, scope, short names, verbs, subresources with their verbs. */
 const published = [
@@ -27,11 +28,16 @@ const published = [
   `persistentvolumes PersistentVolume cluster pv ${all} status(${part})`,
   `pods Pod ns po ${all} status(${part}) log(get) exec:PodExecOptions(create get) attach:PodAttachOptions(create get) portforward:PodPortForwardOptions(create get) binding:Binding(create) eviction:policy/v1/Eviction(create) ephemeralcontainers(${part})`,
   `podtemplates PodTemplate ns - ${all} -`,
+  `replicationcontrollers ReplicationController ns rc ${all} status(${part}) ${scale}`,
   `resourcequotas ResourceQuota ns quota ${all} status(${part})`,
   `secrets Secret ns - ${all} -`,
   `serviceaccounts ServiceAccount ns sa ${all} token:authentication.k8s.io/v1/TokenRequest(create)`,
   `services Service ns svc ${all} status(${part})`,
   `apps/v1 controllerrevisions ControllerRevision ns - ${all} -`,
+  `apps/v1 daemonsets DaemonSet ns ds ${all} status(${part})`,
+  `apps/v1 deployments Deployment ns deploy ${all} status(${part}) ${scale}`,
+  `apps/v1 replicasets ReplicaSet ns rs ${all} status(${part}) ${scale}`,
+  `apps/v1 statefulsets StatefulSet ns sts ${all} status(${part}) ${scale}`,
   `authentication.k8s.io/v1 selfsubjectreviews SelfSubjectReview cluster - create -`,
   `authentication.k8s.io/v1 tokenreviews TokenReview cluster - create -`,
   `authorization.k8s.io/v1 localsubjectaccessreviews LocalSubjectAccessReview ns - create -`,
@@ -39,6 +45,8 @@ const published = [
   `authorization.k8s.io/v1 selfsubjectrulesreviews SelfSubjectRulesReview cluster - create -`,
   `authorization.k8s.io/v1 subjectaccessreviews SubjectAccessReview cluster - create -`,
   `autoscaling/v2 horizontalpodautoscalers HorizontalPodAutoscaler ns hpa ${all} status(${part})`,
+  `batch/v1 cronjobs CronJob ns cj ${all} status(${part})`,
+  `batch/v1 jobs Job ns - ${all} status(${part})`,
   `certificates.k8s.io/v1 clustertrustbundles ClusterTrustBundle cluster - ${all} -`,
   `certificates.k8s.io/v1beta1 clustertrustbundles ClusterTrustBundle cluster - ${all} -`,
   `coordination.k8s.io/v1 leases Lease ns - ${all} -`,
@@ -79,9 +87,11 @@ test('the table publishes what clients look for', () => {
   assert.deepEqual(resources.map(inDiscovery), published);
 });
 
-test('pods, services and what scales workloads belong to the category all', () => {
+test('pods, services and workloads belong to the category all', () => {
   const inAll = resources.filter(({ categories }) => categories.includes('all')).map(({ plural }) => plural);
-  assert.deepEqual(inAll, ['pods', 'services', 'horizontalpodautoscalers']);
+  const core = ['pods', 'replicationcontrollers', 'services'];
+  const apps = ['daemonsets', 'deployments', 'replicasets', 'statefulsets'];
+  assert.deepEqual(inAll, [...core, ...apps, 'horizontalpodautoscalers', 'cronjobs', 'jobs']);
 });
 
 test('what a deletion answers', () => {
@@ -204,6 +214,7 @@ test('ResourceTable finds resources by path and by kind, and by nothing else', (
       'authentication.k8s.io/v1',
       'authorization.k8s.io/v1',
       'autoscaling/v2',
+      'batch/v1',
       'certificates.k8s.io/v1',
       'certificates.k8s.io/v1beta1',
       'coordination.k8s.io/v1',

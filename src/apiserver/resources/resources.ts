@@ -1,5 +1,6 @@
 /** The table of everything this server serves. To serve another kind, write its entry and add it here: nothing else. */
 import type { Resource } from '../model/resource.ts';
+import { cronJobs, jobs } from './batch.ts';
 import { leases, namespaces, nodes, runtimeClasses, serviceAccounts } from './cluster.ts';
 import { clusterTrustBundles, clusterTrustBundlesBeta, configMaps, secrets } from './configuration.ts';
 import { eventViews, events } from './event.ts';
@@ -22,6 +23,7 @@ import {
   tokenReviews,
 } from './reviews.ts';
 import { endpointsResource, services } from './service.ts';
+import { daemonSets, statefulSets } from './stateful.ts';
 import {
   csiDrivers,
   csiNodes,
@@ -32,7 +34,7 @@ import {
 } from './storage.ts';
 import { nodeMetrics, podMetrics } from './usage-metrics.ts';
 import { keptWithoutRules } from './without-rules.ts';
-import { controllerRevisions, podTemplates } from './workloads.ts';
+import { controllerRevisions, deployments, podTemplates, replicaSets, replicationControllers } from './workloads.ts';
 
 /** The first version of a group is the one that clients prefer. */
 export const resources: readonly Resource[] = [
@@ -47,11 +49,16 @@ export const resources: readonly Resource[] = [
   persistentVolumes,
   pods,
   podTemplates,
+  replicationControllers,
   resourceQuotas,
   secrets,
   serviceAccounts,
   services,
   controllerRevisions,
+  daemonSets,
+  deployments,
+  replicaSets,
+  statefulSets,
   selfSubjectReviews,
   tokenReviews,
   localSubjectAccessReviews,
@@ -59,6 +66,8 @@ export const resources: readonly Resource[] = [
   selfSubjectRulesReviews,
   subjectAccessReviews,
   horizontalPodAutoscalers,
+  cronJobs,
+  jobs,
   clusterTrustBundles,
   clusterTrustBundlesBeta,
   leases,

@@ -49,10 +49,20 @@ export function createHandler(deps: WriteDeps): Handler {
 
 /** The object in the body, in the form in which it is stored. */
 export async function readStorable(request: ApiRequest, validation: FieldValidation): Promise<KubeObject> {
+  return storable(request, await readServed(request, validation));
+}
+
+/** In the form of what the path shows. */
+export async function readServed(request: ApiRequest, validation: FieldValidation): Promise<KubeObject> {
   const { served } = request;
   const expected = { apiVersion: apiVersionOf(served), kind: served.kind, shape: served.shape };
   const object = await readObject(request, expected, validation);
-  return served.viewOf === undefined ? object : served.viewOf.toStored(served.complete(object));
+  for (const text of served.warnings?.(object) ?? []) request.warn(text);
+  return object;
+}
+
+export function storable({ served }: ApiRequest, object: KubeObject, current?: KubeObject): KubeObject {
+  return served.viewOf === undefined ? object : served.viewOf.toStored(served.complete(object), current);
 }
 
 export function checkNamespace({ resource, info }: Pick<ApiRequest, 'resource' | 'info'>, object: KubeObject): void {

@@ -38,6 +38,7 @@ export function patchHandler(deps: WriteDeps): Handler {
     const body = parsePatch(kind, await exchange.readBody(bodyBytesMax));
     const patch = { kind, body, options, nowMs: deps.clock.now() };
     const { namespace, name, subresource } = info;
+    const isPart = resource.subresources.some(({ view }) => view === served);
     const written = await updateObject(deps, {
       resource,
       view: served,
@@ -46,7 +47,8 @@ export function patchHandler(deps: WriteDeps): Handler {
       subresource,
       context: contextOf(request, options),
       change: (current) => patched(request, patch, current),
-      ...(kind === 'apply' && { isTracked: true }),
+      // A view of a part keeps no books of its own.
+      ...(kind === 'apply' && !isPart && { isTracked: true }),
       ...(kind === 'apply' && subresource === '' && { orCreate: () => patched(request, patch, undefined) }),
     });
     return { kind: 'object', code: written.created ? 201 : 200, text: written.text };
@@ -73,8 +75,9 @@ function patched(request: ApiRequest, patch: Patch, current: KubeObject | undefi
   const { body, options } = patch;
   const result = { value: json, duplicates: body.duplicates };
   const value = decodeChecked(served.shape, result, options.fieldValidation, refuse, (text) => request.warn(text));
+  for (const text of served.warnings?.(value) ?? []) request.warn(text);
   const named = { ...value, metadata: { ...value.metadata, name: value.metadata.name || request.info.name } };
-  return served.viewOf?.toStored(named) ?? named;
+  return served.viewOf?.toStored(named, current) ?? named;
 }
 
 function withPatch({ served, info }: ApiRequest, patch: Patch, live: JsonObject | undefined): JsonObject {

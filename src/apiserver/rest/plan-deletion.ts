@@ -23,7 +23,7 @@ export function planDeletion(
 ): DeletionPlan {
   const grace = planGrace(resource, object, options.gracePeriodSeconds, now);
   if (grace === 'pending') return { kind: 'leave' };
-  const finalizers = finalizersFor(object.metadata.finalizers ?? [], options);
+  const finalizers = finalizersFor(object.metadata.finalizers ?? [], options, resource.deletion?.dependents);
   const { finalizers: _old, ...rest } = grace.metadata;
   const metadata = finalizers.length === 0 ? rest : { ...rest, finalizers };
   const graced = { ...object, metadata };
@@ -91,10 +91,17 @@ function shortenGrace(metadata: ObjectMeta, requested: number | undefined, now: 
   };
 }
 
-function finalizersFor(existing: readonly string[], { propagationPolicy, orphanDependents }: DeleteOptions): string[] {
-  const policy = propagationPolicy ?? (orphanDependents === true ? 'Orphan' : undefined);
-  // Without a word from the request, what the object says of itself holds.
-  if (policy === undefined && orphanDependents === undefined) return [...existing];
+function finalizersFor(
+  existing: readonly string[],
+  { propagationPolicy, orphanDependents }: DeleteOptions,
+  byDefault: 'Orphan' | undefined,
+): string[] {
+  const asked = propagationPolicy ?? (orphanDependents === true ? 'Orphan' : undefined);
+  // Without a word from the request, what the object says of itself holds, and then what its kind does.
+  const isSilent = asked === undefined && orphanDependents === undefined;
+  const isSettled = existing.some((name) => name === 'orphan' || name === 'foregroundDeletion');
+  if (isSilent && (isSettled || byDefault === undefined)) return [...existing];
+  const policy = isSilent ? byDefault : asked;
   const others = existing.filter((name) => name !== 'orphan' && name !== 'foregroundDeletion');
   if (policy === 'Orphan') return [...others, 'orphan'];
   if (policy === 'Foreground') return [...others, 'foregroundDeletion'];

@@ -79,7 +79,7 @@ export class Router {
     if (info.subresource !== '' && subresource === undefined) throw unknownResource();
     // Only a proxy has a path behind its subresource.
     if (info.rest !== '' && info.subresource !== 'proxy') throw unknownResource();
-    return served;
+    return subresource?.view ?? served;
   }
 
   handle(request: ApiRequest): Promise<Reply> | Reply {

@@ -11,7 +11,7 @@ import { badRequest, conflict, invalid, kindName, modified, notFound, resourceNa
 import { objectKey, parseStored, storedText } from '../model/stored-objects.ts';
 import type { Decision } from '../store/store.ts';
 import type { ApiRequest, Handler } from './api-request.ts';
-import { type Creation, checkNamespace, decideCreation, prepareAdmission, readStorable } from './create.ts';
+import { type Creation, checkNamespace, decideCreation, prepareAdmission, readServed, storable } from './create.ts';
 import { isEnded } from './plan-deletion.ts';
 import {
   type WriteContext,
@@ -28,7 +28,7 @@ export function updateHandler(deps: WriteDeps): Handler {
   return async (request) => {
     const { resource, served, info, query } = request;
     const options = writeOptions('UpdateOptions', query, request.exchange.header('user-agent') ?? '');
-    const object = withName(request, await readStorable(request, options.fieldValidation));
+    const object = withName(request, await readServed(request, options.fieldValidation));
     checkNamespace(request, object);
     const { namespace, name, subresource } = info;
     const written = await updateObject(deps, {
@@ -38,8 +38,8 @@ export function updateHandler(deps: WriteDeps): Handler {
       name,
       subresource,
       context: contextOf(request, options),
-      change: (current) => replace(resource, current, object),
-      ...(resource.allowsCreateOnUpdate && subresource === '' && { orCreate: () => object }),
+      change: (current) => replace(resource, current, storable(request, object, current)),
+      ...(resource.allowsCreateOnUpdate && subresource === '' && { orCreate: () => storable(request, object) }),
     });
     return { kind: 'object', code: written.created ? 201 : 200, text: written.text };
   };
@@ -133,7 +133,7 @@ function decideUpdate(deps: WriteDeps, update: Update, current: string, revision
   const prepared = admitted === undefined || admitted === whole ? asked : prepare(resource.complete(admitted));
   const errors =
     rules === undefined ? validateAs(update.view ?? resource, prepared, old) : rules.validate(prepared, old);
-  if (errors.length > 0) throw invalid(kindName(resource), name, errors);
+  if (errors.length > 0) throw invalid(kindName(update.view ?? resource), name, errors);
   const manager = { name: context.manager, subresource, nowMs: now };
   // The books of a large object take longer to keep than the node may wait for; a controller's few fields stay out of them.
   const isTracked = update.isTracked || (context.isController && current.length > trackedLengthMax);

@@ -90,7 +90,7 @@ async function run(job: Job): Promise<Outcome> {
   const clock = { ...systemClock, now: () => nowMs };
   const deps = { store, clock, random: systemRandom };
   const handler = objectHandlers({ ...deps, admission: standardAdmission(deps) })[verb];
-  const served = table.byPlural(info, info.resource);
+  const served = table.shownAt(info, info.resource, info.subresource);
   if (handler === undefined || served === undefined) throw new Error('a request for something that is not served');
   const query = new URLSearchParams(job.query);
   const warnings = new Warnings();

@@ -113,8 +113,9 @@ export class StoreCluster {
     return stop;
   }
 
-  async create(kind: Kind, namespace: string, object: KubeObject): Promise<void> {
-    await createObject(this.#deps, { resource: this.#resource(kind), namespace, object, context: this.#context });
+  async create(kind: Kind, namespace: string, object: KubeObject): Promise<KubeObject> {
+    const creation = { resource: this.#resource(kind), namespace, object, context: this.#context };
+    return parseStored((await createObject(this.#deps, creation)).text);
   }
 
   async update(key: string, change: (object: KubeObject) => KubeObject, subresource = ''): Promise<void> {
@@ -124,9 +125,9 @@ export class StoreCluster {
   async delete(
     key: string,
     preconditions: { readonly uid?: string; readonly resourceVersion?: string } = {},
-    grace: { readonly gracePeriodSeconds?: number } = {},
+    given: { readonly gracePeriodSeconds?: number; readonly propagationPolicy?: string } = {},
   ): Promise<void> {
-    const options = { preconditions, propagationPolicy: 'Background', ...grace };
+    const options = { preconditions, propagationPolicy: 'Background', ...given };
     await deleteObject(this.#deps, { ...this.#place(key), options, context: this.#context });
   }
 

@@ -275,10 +275,10 @@ for (const { it, body, message } of refused) {
 
 test('a kind without a table is distinguished from bad bytes', () => {
   assert.throws(
-    () => decodeProtobuf(envelope('apps/v1', 'Deployment', Buffer.alloc(0))),
+    () => decodeProtobuf(envelope('apps/v1', 'Unheard', Buffer.alloc(0))),
     (error) =>
       error instanceof UnknownProtobufKindError &&
-      error.message === 'no kind "Deployment" is registered for version "apps/v1"',
+      error.message === 'no kind "Unheard" is registered for version "apps/v1"',
   );
 });
 

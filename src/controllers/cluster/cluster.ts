@@ -34,6 +34,12 @@ export interface ObjectChange extends ClusterObject {
   mentions(word: string): boolean;
 }
 
+export interface DeletionOptions {
+  readonly gracePeriodSeconds?: number;
+  /** `Background` if absent. */
+  readonly propagationPolicy?: 'Background' | 'Foreground' | 'Orphan';
+}
+
 /** Writes reject with an error that has the HTTP status as its `code` when they are refused. */
 export interface Cluster {
   /** Those whose objects are kept, as of now. Rejects when they cannot be known in full. */
@@ -49,14 +55,15 @@ export interface Cluster {
   ready(kinds: readonly Kind[] | undefined): Promise<void>;
   /** Reports what is there, then each change; of one kind, or of all. Returns how to stop. */
   watch(kind: Kind | undefined, report: (change: ObjectChange) => void): () => void;
-  create(kind: Kind, namespace: string, object: KubeObject): Promise<void>;
+  /** Resolves with what was created: the server completes names and decides uids. */
+  create(kind: Kind, namespace: string, object: KubeObject): Promise<KubeObject>;
   /** Repeats `change` on newer content where somebody else was faster. Writes nothing when it returns what it was given. */
   update(key: string, change: (object: KubeObject) => KubeObject, subresource?: string): Promise<void>;
-  /** Dependents are left to the garbage collector. */
+  /** Dependents are left to the garbage collector, unless the options say otherwise. */
   delete(
     key: string,
     preconditions?: { readonly uid?: string; readonly resourceVersion?: string },
-    options?: { readonly gracePeriodSeconds?: number },
+    options?: DeletionOptions,
   ): Promise<void>;
   /** Gives a pod its node. */
   bind(key: string, podUid: string, nodeName: string): Promise<void>;
@@ -96,7 +103,7 @@ export function kindNamed(cluster: Cluster, apiVersion: string, name: string): K
 }
 
 /** Somebody else was faster, which is as good: `codes` are the refusals that say so. */
-export async function unlessRefused(write: Promise<void>, ...codes: readonly number[]): Promise<void> {
+export async function unlessRefused(write: Promise<unknown>, ...codes: readonly number[]): Promise<void> {
   try {
     await write;
   } catch (error) {
@@ -121,6 +128,12 @@ export function updateSame<T extends KubeObject>(
 /** Deletes this very object, unless it is gone. */
 export function deleteSame(cluster: Cluster, key: string, { metadata: { uid } }: KubeObject): Promise<void> {
   return unlessRefused(cluster.delete(key, uid === undefined ? {} : { uid }), 404, 409);
+}
+
+/** Why a write was refused, in the reasons of its causes. */
+export function refusalCauses(error: unknown): readonly string[] {
+  if (!(error instanceof Error) || !('causes' in error) || !Array.isArray(error.causes)) return [];
+  return error.causes.flatMap((cause: { readonly reason?: string }) => cause.reason ?? []);
 }
 
 /** The HTTP status of a write that was refused. */

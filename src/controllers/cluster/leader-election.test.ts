@@ -31,6 +31,7 @@ class LeaseServer {
         reach();
         if (this.lease !== undefined) throw Object.assign(new Error('it exists'), { code: 409 });
         this.lease = object;
+        return object;
       },
       update: async (_key, change) => {
         reach();

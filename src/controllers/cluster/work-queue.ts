@@ -10,6 +10,7 @@ import { nextTurn } from '../../base/turns.ts';
 import type { ControllerDeps } from './cluster.ts';
 import { KeyedBackOff } from '../../base/back-off.ts';
 import { CoalescingQueue } from '../../base/coalescing-queue.ts';
+import { type Timer, Timers } from '../../base/timers.ts';
 import { Semaphore } from '../../base/semaphore.ts';
 
 type QueueDeps = Pick<ControllerDeps, 'clock' | 'notify'>;
@@ -26,19 +27,36 @@ export class WorkQueue {
   readonly #active = new Set<string>();
   /** Active ones that need another look. */
   readonly #again = new Set<string>();
+  readonly #timers: Timers;
+  readonly #appointments = new Map<string, Timer>();
   readonly #retries = new KeyedBackOff<string>(retries);
 
   constructor(controller: string, deps: QueueDeps) {
     this.#controller = controller;
     this.#deps = deps;
+    this.#timers = new Timers(deps.clock);
   }
 
   touch(key: string): void {
     this.#queue.add(key);
   }
 
+  /** At this time, in place of an earlier time that was set for the key. */
+  touchAt(key: string, timeMs: number): void {
+    this.#appointments.get(key)?.cancel();
+    const fire = (): void => {
+      this.#appointments.delete(key);
+      this.touch(key);
+    };
+    this.#appointments.set(key, this.#timers.at(timeMs, fire));
+  }
+
   /** Lives until the signal aborts and what was begun has ended. */
   async run(look: (key: string) => Promise<void>, signal: AbortSignal): Promise<void> {
+    await Promise.all([this.#timers.run(signal), this.#lookAtAll(look, signal)]);
+  }
+
+  async #lookAtAll(look: (key: string) => Promise<void>, signal: AbortSignal): Promise<void> {
     const looks = new Set<Promise<void>>();
     const slots = new Semaphore(parallelMax);
     for await (const key of this.#queue.take(signal)) {

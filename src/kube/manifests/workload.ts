@@ -2,7 +2,7 @@
  * The pods that a workload's controller would make, one for each workload: Deployment, StatefulSet and the rest carry
  * a pod template, and everything else in them is left to the controller.
  */
-import type { Pod, PodTemplateSpec } from '../kinds/pod/pod.ts';
+import { type Pod, type PodTemplateSpec, podOfTemplate } from '../kinds/pod/pod.ts';
 import { ordinalPodName } from '../references/claim-templates.ts';
 import type { ObjectMeta } from '../schema/meta.ts';
 import type { FieldPath } from '../schema/schema.ts';
@@ -62,17 +62,8 @@ export function podOfWorkload(
   template: PodTemplateSpec,
   ordinal: number,
 ): Pod {
-  const { labels, annotations } = template.metadata ?? {};
-  const allLabels = { ...labels, ...kind.podLabels?.(workload.name, ordinal) };
-  return {
-    apiVersion: 'v1',
-    kind: 'Pod',
-    metadata: {
-      name: kind.podName(workload.name, ordinal),
-      ...(workload.namespace === undefined ? {} : { namespace: workload.namespace }),
-      ...(Object.keys(allLabels).length === 0 ? {} : { labels: allLabels }),
-      ...(annotations === undefined ? {} : { annotations }),
-    },
-    spec: template.spec,
-  };
+  const own = kind.podLabels?.(workload.name, ordinal);
+  const { name, namespace } = { ...workload, name: kind.podName(workload.name, ordinal) };
+  const metadata = { name, ...(namespace !== undefined && { namespace }), ...(own !== undefined && { labels: own }) };
+  return podOfTemplate(template, metadata);
 }

@@ -5,7 +5,7 @@
 import type { Pod } from '../kinds/pod/pod.ts';
 import type { Volume } from '../kinds/pod/volume.ts';
 import { type PersistentVolumeClaim, persistentVolumeClaimShape } from '../kinds/storage/persistent-volume-claim.ts';
-import { type ObjectMeta, type OwnerReference, labelSelector } from '../schema/meta.ts';
+import { type ObjectMeta, type OwnerReference, controllerReference, labelSelector } from '../schema/meta.ts';
 import { type Of, integer, list, object, string } from '../schema/schema.ts';
 import { claimNameOf } from './volume-spec.ts';
 
@@ -95,12 +95,4 @@ export function ephemeralClaim(pod: Pod, volume: Volume): PersistentVolumeClaim 
     },
     spec: template.spec,
   };
-}
-
-function controllerReference(
-  apiVersion: string,
-  kind: string,
-  { name, uid = '' }: { readonly name: string; readonly uid?: string | undefined },
-): OwnerReference {
-  return { apiVersion, kind, name, uid, controller: true, blockOwnerDeletion: true };
 }

@@ -97,9 +97,10 @@ export function withFinalizer<T extends KubeObject>(object: T, finalizer: string
 
 /** Without this finalizer; the same object where it has none. */
 export function withoutFinalizer<T extends KubeObject>(object: T, finalizer: string): T {
-  const { finalizers = [] } = object.metadata;
+  const { finalizers = [], ...metadata } = object.metadata;
   if (!finalizers.includes(finalizer)) return object;
-  return { ...object, metadata: { ...object.metadata, finalizers: finalizers.filter((one) => one !== finalizer) } };
+  const others = finalizers.filter((one) => one !== finalizer);
+  return { ...object, metadata: { ...metadata, ...(others.length > 0 && { finalizers: others }) } };
 }
 
 /** Names of the claims that a pod's volumes stand for, those of its ephemeral volumes too. */

@@ -48,6 +48,21 @@ const managedFieldsEntry = object({
   fieldsV1: any,
   subresource: string,
 });
+/** An owner that manages the object, and that waits for its end when it is deleted in the foreground. */
+export function controllerReference(
+  apiVersion: string,
+  kind: string,
+  { name, uid = '' }: { readonly name: string; readonly uid?: string | undefined },
+): OwnerReference {
+  return { apiVersion, kind, name, uid, controller: true, blockOwnerDeletion: true };
+}
+
+/** At most one of an object's owners manages it. */
+export function controllerOf({
+  ownerReferences = [],
+}: Pick<ObjectMeta, 'ownerReferences'>): OwnerReference | undefined {
+  return ownerReferences.find(({ controller }) => controller === true);
+}
 
 const metaTexts = {
   name: 'The name, unique among objects of the kind in the namespace. It cannot be changed.',

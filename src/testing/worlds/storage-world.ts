@@ -6,7 +6,8 @@
 import { setMaxListeners } from 'node:events';
 import { standardAdmission } from '../../apiserver/admission/standard-admission.ts';
 import { ResourceTable } from '../../apiserver/model/resource.ts';
-import { objectPrefix } from '../../apiserver/model/stored-objects.ts';
+import { objectPrefix, placeOfKey } from '../../apiserver/model/stored-objects.ts';
+import { deleteObject } from '../../apiserver/rest/delete.ts';
 import { resources } from '../../apiserver/resources/resources.ts';
 import { StoreCluster } from '../../apiserver/serving/store-cluster.ts';
 import type { Cluster, ControllerDeps, Kind, ObjectChange } from '../../controllers/cluster/cluster.ts';
@@ -270,7 +271,7 @@ export class StorageWorld {
 
   #clusterFor(name: string, signal: AbortSignal): StoreCluster {
     const { store, clock } = this;
-    const random = { uuid: () => `uid-${(this.#suffixes += 1)}`, suffix: () => `s${(this.#suffixes += 1)}` };
+    const random = this.#random();
     const admission = standardAdmission({ store, clock, random });
     const table = new ResourceTable(resources);
     return new StoreCluster({ store, clock, random, admission, resources: table }, name, signal);
@@ -285,6 +286,28 @@ export class StorageWorld {
 
   async create(apiVersion: string, kind: string, object: KubeObject): Promise<void> {
     await this.user.create(kindNamed(this.user, apiVersion, kind), object.metadata.namespace ?? '', object);
+  }
+
+  /** Without a policy as a client does that says nothing. */
+  async remove(key: string, propagationPolicy?: string): Promise<void> {
+    const { store, clock } = this;
+    const { namespace: home, ...place } = placeOfKey(key);
+    const resource = new ResourceTable(resources).byPlural({ group: place.group, version: 'v1' }, place.plural);
+    if (resource === undefined) throw new Error(`no ${place.plural}`);
+    const deps = { store, clock, random: this.#random(), admission: [] };
+    const options = propagationPolicy === undefined ? {} : { propagationPolicy };
+    const user = { name: 'user', uid: '', groups: ['system:masters'], extra: {} };
+    await deleteObject(deps, {
+      resource,
+      namespace: home,
+      name: place.name,
+      options,
+      context: { user, dryRun: false },
+    });
+  }
+
+  #random(): { readonly uuid: () => string; readonly suffix: () => string } {
+    return { uuid: () => `uid-${(this.#suffixes += 1)}`, suffix: () => `s${(this.#suffixes += 1)}` };
   }
 
   key(kind: string, name: string): string {
@@ -393,18 +416,22 @@ class Gate implements Cluster {
   }
 
   watch(kind: Kind | undefined, report: (change: ObjectChange) => void): () => void {
-    const { feed, end } = this.#world.feed(kind, (change) => {
+    const passOn = (change: ObjectChange): void => {
       if (!this.#life.stop.signal.aborted) report(change);
-    });
-    const stop = this.#inner.watch(kind, (change) => feed.push(change));
+    };
+    const { feed, end } = this.#world.feed(kind, passOn);
+    // What is there when a watch begins is listed; only what happens later may come late.
+    const stop = this.#inner.watch(kind, (change) => (change.isInitial ? passOn(change) : feed.push(change)));
     return () => {
       stop();
       end();
     };
   }
 
-  async create(kind: Kind, home: string, object: KubeObject): Promise<void> {
-    await this.#write(`create ${kind.plural}/${object.metadata.name}`, () => this.#inner.create(kind, home, object));
+  async create(kind: Kind, home: string, object: KubeObject): Promise<KubeObject> {
+    return await this.#write(`create ${kind.plural}/${object.metadata.name}`, () =>
+      this.#inner.create(kind, home, object),
+    );
   }
 
   async update(key: string, change: (object: KubeObject) => KubeObject, subresource?: string): Promise<void> {
@@ -439,10 +466,11 @@ class Gate implements Cluster {
     this.#life.requireAlive();
   }
 
-  async #write(text: string, act: () => Promise<void>): Promise<void> {
+  async #write<Result>(text: string, act: () => Promise<Result>): Promise<Result> {
     this.#begin();
     const fault = this.#world.arrive(this.#life, text);
-    await act();
+    const result = await act();
     this.#world.leave(this.#life, fault);
+    return result;
   }
 }

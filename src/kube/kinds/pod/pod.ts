@@ -1,6 +1,6 @@
 /** A pod: containers that share volumes, and the settings they share. */
 import { resourceKind } from '../../schema/kind.ts';
-import { objectFields, templateMeta } from '../../schema/meta.ts';
+import { type ObjectMeta, objectFields, templateMeta } from '../../schema/meta.ts';
 import { type Of, described, object, required } from '../../schema/schema.ts';
 import {
   type ResourceList,
@@ -60,6 +60,20 @@ export const podTemplateSpec = described(
 );
 
 export interface PodTemplateSpec extends Of<typeof podTemplateSpec> {}
+
+/** A pod as the template describes it, with a name, and labels and annotations besides the template's. */
+export function podOfTemplate({ metadata: given = {}, spec }: PodTemplateSpec, own: ObjectMeta): Pod {
+  const labels = { ...given.labels, ...own.labels };
+  const annotations = { ...given.annotations, ...own.annotations };
+  const finalizers = [...new Set([...(given.finalizers ?? []), ...(own.finalizers ?? [])])];
+  const metadata = {
+    ...own,
+    ...(Object.keys(labels).length > 0 && { labels }),
+    ...(Object.keys(annotations).length > 0 && { annotations }),
+    ...(finalizers.length > 0 && { finalizers }),
+  };
+  return { apiVersion: 'v1', kind: 'Pod', metadata, spec };
+}
 
 /**
  * Defaults of pods and pod templates, as the API server sets them when an object is decoded. Every function returns a new

@@ -10,7 +10,6 @@ import { keyPart, requiredField } from '../../schema/field-errors.ts';
 import { resourceKind } from '../../schema/kind.ts';
 import { objectFields } from '../../schema/meta.ts';
 import { validateObjectMeta, validateObjectMetaUpdate } from '../../schema/metadata-validation.ts';
-import { quantityErrors } from '../../schema/number-validation.ts';
 import {
   type FieldPath,
   type Of,
@@ -119,10 +118,10 @@ function limitErrors(limit: Limit, path: FieldPath): FieldError[] {
       if (isGiven) errors.push(forbiddenField([...path, field], "may not be specified when `type` is 'Pod'"));
       continue;
     }
-    for (const [name, value] of Object.entries(amounts)) {
+    for (const name of Object.keys(amounts)) {
       const here = [...path, field, keyPart(name)];
       const rule = isPod || type === 'Container' ? containerResourceNameErrors : resourceNameErrors;
-      errors.push(...rule(name, here), ...quantityErrors(value, here));
+      errors.push(...rule(name, here));
       names.add(name);
     }
   }

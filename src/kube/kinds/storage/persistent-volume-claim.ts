@@ -308,7 +308,7 @@ function templateMetadataErrors(metadata: ObjectMeta, path: FieldPath): FieldErr
   ];
 }
 
-function claimSpecErrors(spec: ClaimSpec, path: FieldPath): FieldError[] {
+export function claimSpecErrors(spec: ClaimSpec, path: FieldPath): FieldError[] {
   const { accessModes: modes = [], storageClassName = '', volumeMode, volumeAttributesClassName = '' } = spec;
   return [
     ...(modes.length === 0 ? [requiredField([...path, 'accessModes'], 'at least 1 access mode is required')] : []),
