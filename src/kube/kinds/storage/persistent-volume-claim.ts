@@ -5,7 +5,6 @@ import {
   forbiddenField,
   invalidField,
   invalidFields,
-  keyPart,
   placedAt,
   requiredField,
   unsupportedField,
@@ -33,6 +32,7 @@ import {
   required,
   resourceList,
   string,
+  keyPart,
 } from '../../schema/schema.ts';
 import { dnsLabelProblems, dnsSubdomainProblems, qualifiedNameProblems } from '../../values/names.ts';
 import { type ResourceList, isNativeResource, readQuantity, roundUpResources } from '../../values/quantity.ts';

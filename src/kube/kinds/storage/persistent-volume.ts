@@ -5,7 +5,6 @@ import {
   forbiddenField,
   invalidField,
   invalidFields,
-  keyPart,
   placedAt,
   requiredField,
   unsupportedField,
@@ -27,6 +26,7 @@ import {
   required,
   resourceList,
   string,
+  keyPart,
 } from '../../schema/schema.ts';
 import { inKeyOrder } from '../../values/go-text.ts';
 import { backstepProblems, dnsSubdomainProblems } from '../../values/names.ts';
