@@ -366,7 +366,7 @@ const invalid: { it: string; yaml: string; says: string | RegExp }[] = [
   {
     it: 'a field of the wrong type',
     yaml: 'apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: c\ndata:\n  port: 6379\n',
-    says: 'error: <stdin>:6:3: ConfigMap "c": data.port: expected a string, got a number (quote it if you mean text)',
+    says: 'error: <stdin>:6:3: ConfigMap "c": data[port]: expected a string, got a number (quote it if you mean text)',
   },
   {
     it: 'a field that does not exist',
@@ -434,7 +434,7 @@ test('render refuses an object of one file for the sake of all files', (t) => {
   writeFileSync(join(directory, 'notes.txt'), 'not a manifest');
   const { code, stderr } = mountlet(['render', '-f', directory, '--root', join(directory, 'root')]);
   assert.equal(code, 1);
-  assert.ok(stderr.includes(`${join(directory, 'b.yml')}:4:8: ConfigMap "d": data.a: expected a string`), stderr);
+  assert.ok(stderr.includes(`${join(directory, 'b.yml')}:4:8: ConfigMap "d": data[a]: expected a string`), stderr);
   assert.ok(!existsSync(join(directory, 'root')));
 });
 

@@ -5,6 +5,7 @@
 import { ClientError } from '../transport/transport.ts';
 import { dirname, join, resolve } from 'node:path';
 import { errorCode, messageOf } from '../../base/errors.ts';
+import { showPath } from '../../kube/schema/field-errors.ts';
 import { parseYamlDocuments } from '../../kube/manifests/yaml-documents.ts';
 import { type Of, any, boolean, bytes, decode, list, map, object, required, string } from '../../kube/schema/schema.ts';
 
@@ -140,13 +141,6 @@ function withCommand(file: string, entry: KubeconfigUser): KubeconfigUser {
   const { command } = entry.exec ?? {};
   if (command === undefined || !command.includes('/')) return entry;
   return { ...entry, exec: { ...entry.exec, command: resolve(dirname(file), command) } };
-}
-
-function showPath(path: readonly (string | number)[]): string {
-  return path
-    .map((part) => (typeof part === 'number' ? `[${part}]` : `.${part}`))
-    .join('')
-    .replace(/^\./, '');
 }
 
 /** Several kubeconfig files as one: of everything with a name the first file's counts, as with kubectl. */

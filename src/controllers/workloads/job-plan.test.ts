@@ -22,7 +22,10 @@ interface Given {
   readonly secondsAgo?: number;
 }
 
-function newPod(name: string, { phase = 'Running', index, isEnding, exitCode = 1, condition, secondsAgo = 0 }: Given): Pod {
+function newPod(
+  name: string,
+  { phase = 'Running', index, isEnding, exitCode = 1, condition, secondsAgo = 0 }: Given,
+): Pod {
   const finishedAt = new Date(now - secondsAgo * 1000).toISOString();
   const isOver = phase === 'Failed' || phase === 'Succeeded';
   return {
@@ -41,7 +44,14 @@ function newPod(name: string, { phase = 'Running', index, isEnding, exitCode = 1
       ...(condition !== undefined && { conditions: [{ type: condition, status: 'True' }] }),
       ...(isOver && {
         containerStatuses: [
-          { name: 'main', ready: false, restartCount: 0, image: '', imageID: '', state: { terminated: { exitCode, finishedAt } } },
+          {
+            name: 'main',
+            ready: false,
+            restartCount: 0,
+            image: '',
+            imageID: '',
+            state: { terminated: { exitCode, finishedAt } },
+          },
         ],
       }),
     },
@@ -50,10 +60,17 @@ function newPod(name: string, { phase = 'Running', index, isEnding, exitCode = 1
 
 /** What is done, in one line: `+` created, `-` deleted, `~` released. */
 function show(job: Job, pods: Readonly<Record<string, Given>>): string {
-  const plan = planJob(job, Object.entries(pods).map(([name, given]) => newPod(name, given)), now);
+  const plan = planJob(
+    job,
+    Object.entries(pods).map(([name, given]) => newPod(name, given)),
+    now,
+  );
   const { status } = plan;
   const counts = `${status.active}/${status.succeeded}/${status.failed}`;
-  const uncounted = [...(status.uncountedTerminatedPods?.succeeded ?? []), ...(status.uncountedTerminatedPods?.failed ?? [])];
+  const uncounted = [
+    ...(status.uncountedTerminatedPods?.succeeded ?? []),
+    ...(status.uncountedTerminatedPods?.failed ?? []),
+  ];
   const conditions = (status.conditions ?? []).map(({ type, reason }) => `${type}:${reason}`);
   return [
     counts,
@@ -67,24 +84,95 @@ function show(job: Job, pods: Readonly<Record<string, Given>>): string {
 }
 
 const failOn42 = { rules: [{ action: 'FailJob', onExitCodes: { operator: 'In', values: [42] } }] };
-const ignoreDisruption = { rules: [{ action: 'Ignore', onPodConditions: [{ type: 'DisruptionTarget', status: 'True' }] }] };
+const ignoreDisruption = {
+  rules: [{ action: 'Ignore', onPodConditions: [{ type: 'DisruptionTarget', status: 'True' }] }],
+};
 
 const cases = [
   { it: 'creates as many pods as may run', spec: { completions: 5, parallelism: 2 }, plan: '0/0/0 + +' },
-  { it: 'creates no more than are left to succeed', spec: { completions: 3, parallelism: 3 }, status: { startTime: started, succeeded: 2 }, plan: '0/2/0 +' },
-  { it: 'writes down a success before it counts it', pods: { a: { phase: 'Succeeded' } }, plan: '0/0/0 SuccessCriteriaMet:CompletionsReached ?a ~a' },
-  { it: 'counts a failure once it is written down, and waits before the next pod', status: { startTime: started, failed: 1, uncountedTerminatedPods: { failed: ['a', 'gone'] } }, pods: { a: { phase: 'Failed', secondsAgo: 4 } }, plan: '0/0/2 ?a ~a in 6s' },
-  { it: 'waits twice as long after the second failure', pods: { a: { phase: 'Failed', secondsAgo: 90 }, b: { phase: 'Failed', secondsAgo: 15 } }, plan: '0/0/0 ?a,b ~a ~b in 5s' },
-  { it: 'fails beyond the limit', spec: { backoffLimit: 0, completions: 2, parallelism: 2 }, pods: { a: { phase: 'Failed' }, b: {} }, plan: '1/0/0 FailureTarget:BackoffLimitExceeded ?a ~a -b!' },
-  { it: 'fails after its time', spec: { activeDeadlineSeconds: 60 }, pods: { a: {} }, plan: '1/0/0 FailureTarget:DeadlineExceeded -a!' },
-  { it: 'is looked at when its time is over', spec: { activeDeadlineSeconds: 70 }, pods: { a: {} }, plan: '1/0/0 in 10s' },
-  { it: 'fails at a code of its policy', spec: { podFailurePolicy: failOn42, podReplacementPolicy: 'Failed' }, pods: { a: { phase: 'Failed', exitCode: 42 } }, plan: '0/0/0 FailureTarget:PodFailurePolicy ?a ~a' },
-  { it: 'counts no failure that its policy ignores', spec: { podFailurePolicy: ignoreDisruption, podReplacementPolicy: 'Failed' }, pods: { a: { phase: 'Failed', condition: 'DisruptionTarget', secondsAgo: 11 } }, plan: '0/0/0 ~a +' },
-  { it: 'stops its pods while it is suspended', spec: { suspend: true }, pods: { a: {} }, plan: '1/0/0 Suspended:JobSuspended -a' },
-  { it: 'gives each pod the lowest free index', spec: { completionMode: 'Indexed', completions: 6, parallelism: 3 }, status: { startTime: started, completedIndexes: '0,2' }, pods: { a: { index: 1 } }, plan: '1/2/0 +3 +4' },
-  { it: 'deletes a second pod of an index', spec: { completionMode: 'Indexed', completions: 3, parallelism: 3 }, pods: { a: { index: 1 }, b: { index: 1 }, c: { index: 7 } }, plan: '3/0/0 -b -c' },
-  { it: 'waits for a pod that ends, where only failed ones are replaced', spec: { podReplacementPolicy: 'Failed' }, pods: { a: { isEnding: true } }, plan: '0/0/0' },
-  { it: 'ends a work queue after a success', spec: { parallelism: 2, completions: undefined }, pods: { a: { phase: 'Succeeded' }, b: {} }, plan: '1/0/0 ?a ~a' },
+  {
+    it: 'creates no more than are left to succeed',
+    spec: { completions: 3, parallelism: 3 },
+    status: { startTime: started, succeeded: 2 },
+    plan: '0/2/0 +',
+  },
+  {
+    it: 'writes down a success before it counts it',
+    pods: { a: { phase: 'Succeeded' } },
+    plan: '0/0/0 SuccessCriteriaMet:CompletionsReached ?a ~a',
+  },
+  {
+    it: 'counts a failure once it is written down, and waits before the next pod',
+    status: { startTime: started, failed: 1, uncountedTerminatedPods: { failed: ['a', 'gone'] } },
+    pods: { a: { phase: 'Failed', secondsAgo: 4 } },
+    plan: '0/0/2 ?a ~a in 6s',
+  },
+  {
+    it: 'waits twice as long after the second failure',
+    pods: { a: { phase: 'Failed', secondsAgo: 90 }, b: { phase: 'Failed', secondsAgo: 15 } },
+    plan: '0/0/0 ?a,b ~a ~b in 5s',
+  },
+  {
+    it: 'fails beyond the limit',
+    spec: { backoffLimit: 0, completions: 2, parallelism: 2 },
+    pods: { a: { phase: 'Failed' }, b: {} },
+    plan: '1/0/0 FailureTarget:BackoffLimitExceeded ?a ~a -b!',
+  },
+  {
+    it: 'fails after its time',
+    spec: { activeDeadlineSeconds: 60 },
+    pods: { a: {} },
+    plan: '1/0/0 FailureTarget:DeadlineExceeded -a!',
+  },
+  {
+    it: 'is looked at when its time is over',
+    spec: { activeDeadlineSeconds: 70 },
+    pods: { a: {} },
+    plan: '1/0/0 in 10s',
+  },
+  {
+    it: 'fails at a code of its policy',
+    spec: { podFailurePolicy: failOn42, podReplacementPolicy: 'Failed' },
+    pods: { a: { phase: 'Failed', exitCode: 42 } },
+    plan: '0/0/0 FailureTarget:PodFailurePolicy ?a ~a',
+  },
+  {
+    it: 'counts no failure that its policy ignores',
+    spec: { podFailurePolicy: ignoreDisruption, podReplacementPolicy: 'Failed' },
+    pods: { a: { phase: 'Failed', condition: 'DisruptionTarget', secondsAgo: 11 } },
+    plan: '0/0/0 ~a +',
+  },
+  {
+    it: 'stops its pods while it is suspended',
+    spec: { suspend: true },
+    pods: { a: {} },
+    plan: '1/0/0 Suspended:JobSuspended -a',
+  },
+  {
+    it: 'gives each pod the lowest free index',
+    spec: { completionMode: 'Indexed', completions: 6, parallelism: 3 },
+    status: { startTime: started, completedIndexes: '0,2' },
+    pods: { a: { index: 1 } },
+    plan: '1/2/0 +3 +4',
+  },
+  {
+    it: 'deletes a second pod of an index',
+    spec: { completionMode: 'Indexed', completions: 3, parallelism: 3 },
+    pods: { a: { index: 1 }, b: { index: 1 }, c: { index: 7 } },
+    plan: '3/0/0 -b -c',
+  },
+  {
+    it: 'waits for a pod that ends, where only failed ones are replaced',
+    spec: { podReplacementPolicy: 'Failed' },
+    pods: { a: { isEnding: true } },
+    plan: '0/0/0',
+  },
+  {
+    it: 'ends a work queue after a success',
+    spec: { parallelism: 2, completions: undefined },
+    pods: { a: { phase: 'Succeeded' }, b: {} },
+    plan: '1/0/0 ?a ~a',
+  },
 ];
 for (const { it, spec = {}, status, pods = {}, plan } of cases) {
   test(`a job ${it}`, () => {

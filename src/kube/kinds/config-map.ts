@@ -5,14 +5,13 @@ import {
   forbiddenField,
   invalidField,
   invalidFields,
-  keyPart,
   placedAt,
   tooLongField,
 } from '../schema/field-errors.ts';
 import { resourceKind } from '../schema/kind.ts';
 import { objectFields } from '../schema/meta.ts';
 import { validateObjectMeta, validateObjectMetaUpdate } from '../schema/metadata-validation.ts';
-import { type Of, boolean, bytes, described, map, object, string } from '../schema/schema.ts';
+import { type Of, boolean, bytes, described, map, object, string, keyPart } from '../schema/schema.ts';
 import { configMapKeyProblems, dnsSubdomainProblems } from '../values/names.ts';
 
 export const configMapShape = described(

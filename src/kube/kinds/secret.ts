@@ -4,14 +4,13 @@ import {
   forbiddenField,
   invalidField,
   invalidFields,
-  keyPart,
   requiredField,
   tooLongField,
 } from '../schema/field-errors.ts';
 import { resourceKind } from '../schema/kind.ts';
 import { objectFields } from '../schema/meta.ts';
 import { immutableErrors, validateObjectMeta, validateObjectMetaUpdate } from '../schema/metadata-validation.ts';
-import { type FieldPath, type Of, boolean, bytes, described, map, object, string } from '../schema/schema.ts';
+import { type FieldPath, type Of, boolean, bytes, described, map, object, string, keyPart } from '../schema/schema.ts';
 import { configMapKeyProblems, dnsSubdomainProblems } from '../values/names.ts';
 import {
   base64SizeBytes,

@@ -140,15 +140,27 @@ const problems: { it: string; text: string; says: readonly string[] }[] = [
     text: 'apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {x: 1, y z: 2}\nextra: 1\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}\ndata: []\n',
     says: [
       'app.yaml:5:1: ConfigMap "a": extra: unknown field',
-      'app.yaml:4:8: ConfigMap "a": data.x: expected a string, got a number (quote it if you mean text)',
-      'app.yaml:4:14: ConfigMap "a": data.y z: expected a string, got a number (quote it if you mean text)',
+      'app.yaml:4:8: ConfigMap "a": data[x]: expected a string, got a number (quote it if you mean text)',
+      'app.yaml:4:14: ConfigMap "a": data[y z]: expected a string, got a number (quote it if you mean text)',
       'app.yaml:10:1: ConfigMap "b": data: expected a map, got a list',
     ],
   },
   {
+    it: 'a file that is a map instead of text, with what to write',
+    text: 'apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  bootstrap.yml:\n    spring: {}\n',
+    says: [
+      'app.yaml:5:3: ConfigMap "a": data[bootstrap.yml]: expected a string, got a map (for a file with this text write "bootstrap.yml: |", and the text indented below)',
+    ],
+  },
+  {
+    it: 'a key that stands twice, but not in documents that are passed over',
+    text: 'apiVersion: example.com/v1\nkind: Widget\nspec: {a: 1, a: 2}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  x: a\n  x: b\n',
+    says: ['app.yaml:10:3: Map keys must be unique: "x" stands twice'],
+  },
+  {
     it: "a Secret's value that is not base64 without repeating it",
     text: 'apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: {password: hunter2!}\n',
-    says: ['app.yaml:4:8: Secret "s": data.password: expected base64 text, got other text'],
+    says: ['app.yaml:4:8: Secret "s": data[password]: expected base64 text, got other text'],
   },
   {
     it: 'a kind in the wrong letters',

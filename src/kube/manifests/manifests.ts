@@ -82,7 +82,10 @@ export function readManifests(
   const problems: ManifestProblem[] = [];
   for (const { name: file, text } of files) {
     for (const document of parseYamlDocuments(text)) {
-      for (const { position, message } of document.problems) problems.push({ file, ...position, message });
+      for (const { position, message, isRepeatedKey } of document.problems) {
+        if (isRepeatedKey === true && isPassedOver(document.value)) continue;
+        problems.push({ file, ...position, message });
+      }
       if (document.value === null || document.value === undefined) continue;
       const report: Report = (path, message) => problems.push({ file, ...document.locate(path), message });
       readObject({ manifests, namespace, pods, report }, document.value, []);
@@ -126,15 +129,12 @@ function readObject(reading: Reading, json: unknown, path: FieldPath, ofList: Ob
     const item = kind === 'List' ? {} : { apiVersion, kind: String(kind).slice(0, -'List'.length) };
     return json['items'].forEach((one, index) => readObject(reading, one, [...path, 'items', index], item));
   }
-  const known = [...manifestKinds, ...workloadKinds].filter(
-    (one) => one.kind.toLowerCase() === String(kind).toLowerCase(),
-  );
+  const known = kindsNamed(String(kind));
   const match = known.find((one) => one.kind === kind && versionsOf(one).includes(String(apiVersion)));
   if (match === undefined) {
-    // Kinds that put nothing on a node (Ingress, Role, …) are not ours to judge.
     const [expected] = known;
-    const [version = ''] = expected === undefined ? [] : versionsOf(expected);
-    if (expected === undefined || isForeignGroup(String(apiVersion), version)) return;
+    if (expected === undefined || isForeign(expected, String(apiVersion))) return;
+    const [version = ''] = versionsOf(expected);
     const advice = expected.kind === kind ? version : `${expected.kind} of ${version}`;
     return reading.report(
       [...path, expected.kind === kind ? 'apiVersion' : 'kind'],
@@ -146,13 +146,25 @@ function readObject(reading: Reading, json: unknown, path: FieldPath, ofList: Ob
   else readPlain(reading, match, json, path);
 }
 
+function kindsNamed(kind: string): readonly (ManifestKind | WorkloadKind)[] {
+  return [...manifestKinds, ...workloadKinds].filter((one) => one.kind.toLowerCase() === kind.toLowerCase());
+}
+
+/** Kinds that put nothing on a node (Ingress, Role, …) are not ours to judge. */
+function isPassedOver(json: unknown): boolean {
+  if (!isRecord(json) || typeof json['kind'] !== 'string' || Array.isArray(json['items'])) return false;
+  const [expected] = kindsNamed(json['kind']);
+  return expected === undefined || isForeign(expected, String(json['apiVersion']));
+}
+
 /**
  * `serving.knative.dev/v1` has a Service of its own, which is none of ours; `v2` of our own group is a mistake. So is
  * the group that workloads were in before they were in `apps`.
  */
-function isForeignGroup(apiVersion: string, expected: string): boolean {
+function isForeign(expected: ManifestKind | WorkloadKind, apiVersion: string): boolean {
+  const [version = ''] = versionsOf(expected);
   const group = groupOf(apiVersion);
-  return group !== groupOf(expected) && group !== 'extensions';
+  return group !== groupOf(version) && group !== 'extensions';
 }
 
 function groupOf(apiVersion: string): string {
@@ -233,7 +245,7 @@ function below(place: FieldPath, error: FieldError): FieldError {
 }
 
 function reportShape(report: Report, who: string, problems: readonly ShapeProblem[]): boolean {
-  for (const { path, message } of problems) report(path, `${who}: ${showPath(path)}: ${message}`);
+  for (const { path, message } of problems) report(placeOf({ path }), `${who}: ${showPath(path)}: ${message}`);
   return problems.length > 0;
 }
 

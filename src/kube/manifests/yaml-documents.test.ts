@@ -47,6 +47,11 @@ const values = [
     yaml: `a: &a 1\nb: [${Array.from({ length: 200 }, () => '*a').join(', ')}]`,
     is: { a: 1, b: Array.from({ length: 200 }, () => 1) },
   },
+  {
+    it: 'reads a quote with a backslash, as Go does',
+    yaml: `a: "it\\'s \\\\'"\nb: [ "\\'" ]`,
+    is: { a: "it's \\'", b: ["'"] },
+  },
   { it: 'keeps a block scalar to the byte', yaml: 'a: |\n  x\n   y\n\n  z\n', is: { a: 'x\n y\n\nz\n' } },
 ];
 for (const { it, yaml, is } of values) {
@@ -62,6 +67,15 @@ test('YAML ignores the byte order mark of every file that was joined', () => {
   assert.deepEqual(
     documents.map(({ value }) => value),
     [{ a: 1 }, { b: 2 }],
+  );
+});
+
+test('YAML with a key that stands twice still has a value, of which the last counts', () => {
+  const [document] = parseYamlDocuments('a: 1\na: 2\n');
+  assert.deepEqual(document?.value, { a: 2 });
+  assert.deepEqual(
+    document?.problems.map(({ isRepeatedKey }) => isRepeatedKey),
+    [true],
   );
 });
 
@@ -96,7 +110,7 @@ test('YAML locates in the second document and through an alias', () => {
 });
 
 const broken: readonly { it: string; yaml: string; at?: string; says?: string }[] = [
-  { it: 'a key that stands twice', yaml: 'a: 1\na: 2\n', at: '2:1' },
+  { it: 'a key that stands twice', yaml: 'a: 1\na: 2\n', at: '2:1', says: 'Map keys must be unique: "a" stands twice' },
   { it: 'a key that stands twice in JSON', yaml: '{"a": 1,\n "a": 2}', at: '2:2', says: 'Map keys must be unique' },
   { it: 'a key that stands twice in two spellings', yaml: 'yes: 1\n"true": 2\n', at: '2:1' },
   { it: 'an open bracket', yaml: 'a: [1,\n', at: '2:1' },

@@ -4,7 +4,7 @@
  */
 import { isUtf8 } from 'node:buffer';
 import {
-  type CST,
+  CST,
   Composer,
   type Document,
   Lexer,
@@ -27,7 +27,7 @@ export interface Position {
 }
 
 interface YamlDocument {
-  /** The document as plain data; undefined when it is empty or could not be read. */
+  /** The document as plain data; undefined when it is empty or could not be read. Of keys that stand twice the last counts. */
   readonly value: unknown;
   readonly problems: readonly YamlProblem[];
   /** Where a field stands; for one that is absent, where the deepest part that exists stands. */
@@ -37,6 +37,8 @@ interface YamlDocument {
 interface YamlProblem {
   readonly position: Position;
   readonly message: string;
+  /** kubectl reads such a document all the same. */
+  readonly isRepeatedKey?: boolean;
 }
 
 // How often one anchor may be used, also by way of others. A manifest that grows beyond this is an attack ("billion
@@ -48,6 +50,9 @@ const namedMax = 5000;
 // As deep as JSON is read. The second half of the parser calls itself for each level, and V8 ends the whole process, with no
 // exception to catch, when it has to compile a regular expression at the end of the stack.
 const depthMax = 500;
+
+/** As long as any key of a Kubernetes object. */
+const shownKeyMax = 253;
 
 class TooDeepError extends Error {}
 
@@ -76,12 +81,28 @@ export function parseYamlDocuments(text: string): readonly YamlDocument[] {
 }
 
 function* shallowTokens(parser: Parser, lines: LineCounter, text: string): Generator<CST.Token, void> {
+  const hasGoQuotes = text.includes(goQuote);
+  const asGoReads = (token: CST.Token): CST.Token => (hasGoQuotes ? withGoQuotes(token) : token);
   lines.addNewLine(0);
   for (const lexeme of new Lexer().lex(text)) {
-    yield* parser.next(lexeme);
+    for (const token of parser.next(lexeme)) yield asGoReads(token);
     if (parser.stack.length > depthMax) throw new TooDeepError();
   }
-  yield* parser.end();
+  for (const token of parser.end()) yield asGoReads(token);
+}
+
+/** Within double quotes YAML has no such escape; Go's parser reads it as a quote. */
+const goQuote = "\\'";
+
+function withGoQuotes(token: CST.Token): CST.Token {
+  if (token.type !== 'document') return token;
+  CST.visit(token, ({ key, value }) => {
+    for (const scalar of [key, value]) {
+      if (scalar?.type !== 'double-quoted-scalar') continue;
+      scalar.source = scalar.source.replace(/\\([^])/g, (escape, char: string) => (char === "'" ? char : escape));
+    }
+  });
+  return token;
 }
 
 function read(document: Document.Parsed, lines: LineCounter): YamlDocument {
@@ -96,10 +117,11 @@ function read(document: Document.Parsed, lines: LineCounter): YamlDocument {
   let value: unknown;
   if (problems.length === 0) {
     try {
-      for (const { node, message } of unreadableAsJson(document)) {
-        problems.push({ position: position(startOf(node) ?? document.range[0]), message });
+      for (const { node, ...problem } of unreadableAsJson(document)) {
+        problems.push({ position: position(startOf(node) ?? document.range[0]), ...problem });
       }
-      if (problems.length === 0) value = document.toJS({ maxAliasCount: aliasesMax });
+      if (problems.every(({ isRepeatedKey }) => isRepeatedKey === true))
+        value = document.toJS({ maxAliasCount: aliasesMax });
     } catch (error) {
       const message = error instanceof Error ? error.message : String(error);
       problems.push({ position: position(document.range[0]), message: withoutSource(message) });
@@ -120,9 +142,14 @@ const quoting: readonly (readonly [pattern: RegExp, instead: string])[] = [
   [/^Verbatim tags/, 'Verbatim tags are not read (quote text that begins with an exclamation mark)'],
 ];
 
-interface Unreadable {
+/** Between braces a key may be the value of a Secret that lacks its quotes. */
+function repeatedKey({ flow }: { readonly flow?: boolean }, key: string): string {
+  const message = 'Map keys must be unique';
+  return flow === true ? message : `${message}: "${key.slice(0, shownKeyMax)}" stands twice`;
+}
+
+interface Unreadable extends Omit<YamlProblem, 'position'> {
   readonly node: unknown;
-  readonly message: string;
 }
 
 /** What YAML can say and JSON cannot: keys that are not text or occur twice, and a value that contains itself. */
@@ -146,7 +173,7 @@ function unreadableAsJson(document: Document.Parsed): readonly Unreadable[] {
         if (!isScalar(key) || typeof key.value === 'symbol') continue;
         // As text, which is what becomes of `yes` and "true".
         const text = String(key.value);
-        if (seen.has(text)) found.push({ node: key, message: 'Map keys must be unique' });
+        if (seen.has(text)) found.push({ node: key, message: repeatedKey(map, text), isRepeatedKey: true });
         seen.add(text);
       }
     },

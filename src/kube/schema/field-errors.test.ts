@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
 import * as errors from './field-errors.ts';
-import { keyPart, placeOf, placedAt, placedBelow, showPath } from './field-errors.ts';
+import { keyPart } from './schema.ts';
+import { placeOf, placedAt, placedBelow, showPath } from './field-errors.ts';
 
 const path = ['spec', 'volumes', 0, 'name'];
 const cases = [

@@ -33,16 +33,8 @@ export function showPath(path: FieldPath): string {
   return text;
 }
 
-/**
- * The part of an error's path that names a map's key: printed in brackets, `metadata.annotations[example.com/a]`.
- * No field's name begins with a bracket, which distinguishes a key from a field.
- */
-export function keyPart(key: string): string {
-  return `[${key}]`;
-}
-
 /** Where the user wrote what the error is about, as the decoder counts: `data[tls.crt]` is at `['data', 'tls.crt']`. */
-export function placeOf({ path, at }: FieldError): FieldPath {
+export function placeOf({ path, at }: Pick<FieldError, 'path' | 'at'>): FieldPath {
   return (at ?? path).map((part) => (typeof part === 'string' && part.startsWith('[') ? part.slice(1, -1) : part));
 }
 

@@ -128,8 +128,16 @@ export function described<T>(documentation: Documentation<keyof NoInfer<T> & str
   return { ...shape, documentation };
 }
 
-/** A key of an object or an index of a list, from the root down: `['spec', 'volumes', 0, 'name']`. */
+/** A field of an object, the key of a map or an index of a list, from the root down: `['spec', 'volumes', 0, 'name']`. */
 export type FieldPath = readonly (string | number)[];
+
+/**
+ * The part of a path that names a map's key: printed in brackets, `metadata.annotations[example.com/a]`.
+ * No field's name begins with a bracket, which distinguishes a key from a field.
+ */
+export function keyPart(key: string): string {
+  return `[${key}]`;
+}
 
 export interface ShapeProblem {
   readonly kind: 'type' | 'unknown';
@@ -156,7 +164,7 @@ type Way = (string | number)[];
 function decodeInto(shape: Shape<unknown>, json: unknown, way: Way, problems: ShapeProblem[]): unknown {
   if (json === null || json === undefined) return shape.zero();
   if (!accepts(shape, json)) {
-    const message = `expected ${expectation[shape.type]}, got ${describe(json, shape)}`;
+    const message = `expected ${expectation[shape.type]}, got ${describe(json, shape)}${adviceFor(shape, json, way.at(-1))}`;
     problems.push({ kind: 'type', path: [...way], message });
     return shape.zero();
   }
@@ -166,7 +174,7 @@ function decodeInto(shape: Shape<unknown>, json: unknown, way: Way, problems: Sh
     case 'map': {
       const result: Record<string, unknown> = emptyRecord();
       for (const [key, item] of Object.entries(json)) {
-        result[key] = decodeStep(shape.item ?? any, item, key, way, problems);
+        result[key] = decodeStep(shape.item ?? any, item, keyPart(key), way, problems);
       }
       return result;
     }
@@ -284,6 +292,13 @@ function describe(json: unknown, { type }: Shape<unknown>): string {
   if (type === 'integer' || type === 'intOrString')
     return Number.isInteger(json) || typeof json === 'bigint' ? 'one that is too large' : 'one with a fraction';
   return `a number${hint}`;
+}
+
+/** A file of a ConfigMap that was written as YAML instead of as text, as many tutorials print it. */
+function adviceFor({ type }: Shape<unknown>, json: unknown, step: string | number | undefined): string {
+  const isKey = typeof step === 'string' && step.startsWith('[');
+  if (type !== 'string' || !isKey || typeof json !== 'object') return '';
+  return ` (for a file with this text write "${step.slice(1, -1)}: |", and the text indented below)`;
 }
 
 /** Standard alphabet with padding; line breaks are ignored, as Go's decoder does. */

@@ -19,7 +19,8 @@ const refused = [
   ['@every soon', 'failed to parse duration @every soon: time: invalid duration "soon"'],
 ] as const;
 for (const [schedule, problem] of refused) {
-  test(`the schedule "${schedule}" is refused in the server's words`, () => assert.equal(cronProblem(schedule), problem));
+  test(`the schedule "${schedule}" is refused in the server's words`, () =>
+    assert.equal(cronProblem(schedule), problem));
 }
 
 const cases = [
@@ -32,10 +33,33 @@ const cases = [
   { it: 'a date that never comes', schedule: '0 0 30 2 *', after: '2026-03-01T00:00:00Z', next: undefined },
   { schedule: '@monthly', after: '2026-03-01T00:00:00Z', next: '2026-04-01T00:00:00Z' },
   { schedule: '@every 1h30m', after: '2026-03-01T00:00:00.5Z', next: '2026-03-01T01:30:00Z' },
-  { it: 'another zone', zone: 'Asia/Tokyo', schedule: '0 9 * * *', after: '2026-03-01T00:00:00Z', next: '2026-03-02T00:00:00Z' },
-  { it: 'a zone in the schedule', schedule: 'TZ=Asia/Tokyo 0 9 * * *', after: '2026-03-01T01:00:00Z', next: '2026-03-02T00:00:00Z' },
-  { it: 'a time that is skipped', zone: 'Europe/Berlin', schedule: '30 2 * * *', after: '2026-03-28T12:00:00Z', next: '2026-03-30T00:30:00Z' },
-  { it: 'a time that comes twice', zone: 'Europe/Berlin', schedule: '30 2 * * *', after: '2026-10-25T00:30:00Z', next: '2026-10-25T01:30:00Z' },
+  {
+    it: 'another zone',
+    zone: 'Asia/Tokyo',
+    schedule: '0 9 * * *',
+    after: '2026-03-01T00:00:00Z',
+    next: '2026-03-02T00:00:00Z',
+  },
+  {
+    it: 'a zone in the schedule',
+    schedule: 'TZ=Asia/Tokyo 0 9 * * *',
+    after: '2026-03-01T01:00:00Z',
+    next: '2026-03-02T00:00:00Z',
+  },
+  {
+    it: 'a time that is skipped',
+    zone: 'Europe/Berlin',
+    schedule: '30 2 * * *',
+    after: '2026-03-28T12:00:00Z',
+    next: '2026-03-30T00:30:00Z',
+  },
+  {
+    it: 'a time that comes twice',
+    zone: 'Europe/Berlin',
+    schedule: '30 2 * * *',
+    after: '2026-10-25T00:30:00Z',
+    next: '2026-10-25T01:30:00Z',
+  },
 ];
 for (const { it, schedule, zone = 'Etc/UTC', after, next } of cases) {
   test(`"${schedule}" is next due at ${next}${it === undefined ? '' : ` (${it})`}`, () => {
@@ -45,7 +69,14 @@ for (const { it, schedule, zone = 'Etc/UTC', after, next } of cases) {
 }
 
 test('the latest time up to now is the last of those that come one after the other', () => {
-  const schedules = fc.constantFrom('*/7 * * * *', '0 */5 * * *', '30 1,2 * * *', '0 0 1 * *', '0 3 * * SUN', '@every 95s');
+  const schedules = fc.constantFrom(
+    '*/7 * * * *',
+    '0 */5 * * *',
+    '30 1,2 * * *',
+    '0 0 1 * *',
+    '0 3 * * SUN',
+    '@every 95s',
+  );
   const zones = fc.constantFrom('Etc/UTC', 'Europe/Berlin', 'America/New_York', 'Australia/Lord_Howe');
   // Around both changes of the clock, and in between.
   const starts = fc.integer({ min: Date.parse('2026-03-01'), max: Date.parse('2026-11-30') });
@@ -54,7 +85,8 @@ test('the latest time up to now is the last of those that come one after the oth
       const schedule = cronSchedule(text, zone);
       const until = since + length;
       let last: number | undefined;
-      for (let time = schedule.next(since); time !== undefined && time <= until; time = schedule.next(time)) last = time;
+      for (let time = schedule.next(since); time !== undefined && time <= until; time = schedule.next(time))
+        last = time;
       assert.equal(schedule.latest(since, until), last);
     }),
     { numRuns: 60 },

@@ -5,14 +5,13 @@ import {
   forbiddenField,
   invalidField,
   invalidFields,
-  keyPart,
   placedAt,
   requiredField,
   tooLongField,
   unsupportedField,
 } from '../../schema/field-errors.ts';
 import type { ObjectMeta } from '../../schema/meta.ts';
-import type { FieldPath } from '../../schema/schema.ts';
+import { type FieldPath, keyPart } from '../../schema/schema.ts';
 import { goQuote } from '../../values/go-text.ts';
 import type { Labels } from '../../values/labels.ts';
 import {

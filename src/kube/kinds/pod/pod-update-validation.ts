@@ -3,9 +3,9 @@
  * the rule for ephemeral containers, which may only be added, and only through their own subresource.
  */
 import { changeList, means } from '../../schema/equality.ts';
-import { type FieldError, forbiddenField, invalidField, keyPart, requiredField } from '../../schema/field-errors.ts';
+import { type FieldError, forbiddenField, invalidField, requiredField } from '../../schema/field-errors.ts';
 import { validateObjectMetaUpdate } from '../../schema/metadata-validation.ts';
-import type { FieldPath } from '../../schema/schema.ts';
+import { type FieldPath, keyPart } from '../../schema/schema.ts';
 import { goQuote } from '../../values/go-text.ts';
 import { imageSpaceErrors } from './container-validation.ts';
 import { type Container, ephemeralContainer } from './container.ts';

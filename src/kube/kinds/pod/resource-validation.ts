@@ -5,14 +5,13 @@ import {
   forbiddenField,
   invalidField,
   invalidFields,
-  keyPart,
   notFoundField,
   placedAt,
   requiredField,
   unsupportedField,
 } from '../../schema/field-errors.ts';
 import { resourceQuantityErrors } from '../../schema/number-validation.ts';
-import type { FieldPath } from '../../schema/schema.ts';
+import { type FieldPath, keyPart } from '../../schema/schema.ts';
 import { dnsLabelProblems, qualifiedNameProblems } from '../../values/names.ts';
 import {
   type Quantity,

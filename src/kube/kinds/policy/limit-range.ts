@@ -5,14 +5,15 @@ import {
   forbiddenField,
   invalidField,
   invalidFields,
+  requiredField,
 } from '../../schema/field-errors.ts';
-import { keyPart, requiredField } from '../../schema/field-errors.ts';
 import { resourceKind } from '../../schema/kind.ts';
 import { objectFields } from '../../schema/meta.ts';
 import { validateObjectMeta, validateObjectMetaUpdate } from '../../schema/metadata-validation.ts';
 import {
   type FieldPath,
   type Of,
+  keyPart,
   described,
   list,
   object,

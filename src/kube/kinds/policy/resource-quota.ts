@@ -1,5 +1,5 @@
 /** ResourceQuotas: how much of everything a namespace may use. */
-import { type FieldError, invalidField, keyPart, requiredField } from '../../schema/field-errors.ts';
+import { type FieldError, invalidField, requiredField } from '../../schema/field-errors.ts';
 import { resourceKind } from '../../schema/kind.ts';
 import { objectFields } from '../../schema/meta.ts';
 import { validateObjectMeta, validateObjectMetaUpdate } from '../../schema/metadata-validation.ts';
@@ -14,6 +14,7 @@ import {
   required,
   resourceList,
   string,
+  keyPart,
 } from '../../schema/schema.ts';
 import { dnsSubdomainProblems } from '../../values/names.ts';
 import { type ResourceList } from '../../values/quantity.ts';

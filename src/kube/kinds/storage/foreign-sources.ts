@@ -6,7 +6,6 @@ import {
   type FieldError,
   invalidField,
   invalidFields,
-  keyPart,
   requiredField,
   unsupportedField,
 } from '../../schema/field-errors.ts';
@@ -22,6 +21,7 @@ import {
   object,
   required,
   string,
+  keyPart,
 } from '../../schema/schema.ts';
 import { rangeProblems } from '../../values/network-names.ts';
 import { dnsLabelProblems } from '../../values/names.ts';

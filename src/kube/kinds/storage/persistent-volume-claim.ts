@@ -5,7 +5,6 @@ import {
   forbiddenField,
   invalidField,
   invalidFields,
-  keyPart,
   placedAt,
   requiredField,
   unsupportedField,
@@ -34,6 +33,7 @@ import {
   resourceList,
   string,
   time,
+  keyPart,
 } from '../../schema/schema.ts';
 import { dnsLabelProblems, dnsSubdomainProblems, qualifiedNameProblems } from '../../values/names.ts';
 import {

@@ -5,7 +5,6 @@ import {
   forbiddenField,
   invalidField,
   invalidFields,
-  keyPart,
   placedAt,
   placedBelow,
   requiredField,
@@ -28,6 +27,7 @@ import {
   resourceList,
   string,
   time,
+  keyPart,
 } from '../../schema/schema.ts';
 import { inKeyOrder } from '../../values/go-text.ts';
 import { backstepProblems, dnsLabelProblems, dnsSubdomainProblems } from '../../values/names.ts';

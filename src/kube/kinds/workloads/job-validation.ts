@@ -5,7 +5,6 @@ import {
   duplicateField,
   invalidField,
   invalidFields,
-  keyPart,
   requiredField,
   tooLongField,
   tooManyField,
@@ -18,7 +17,7 @@ import {
   validateObjectMeta,
   validateObjectMetaUpdate,
 } from '../../schema/metadata-validation.ts';
-import { type FieldPath, type Shape, any } from '../../schema/schema.ts';
+import { type FieldPath, type Shape, any, keyPart } from '../../schema/schema.ts';
 import { type LabelSelector, type Labels, requirementsMatch, requirementsOf } from '../../values/labels.ts';
 import { dnsLabelProblems, dnsSubdomainProblems, qualifiedNameProblems } from '../../values/names.ts';
 import { validatePodTemplateSpec } from '../pod/pod-validation.ts';
