@@ -37,6 +37,11 @@ export class BackOff {
   }
 }
 
+/** The delay after so many failures in a row, where nothing is kept from one to the next. */
+export function delayAfter(failures: number, { firstMs, msMax }: BackOffSettings): number {
+  return failures === 0 ? 0 : Math.min(firstMs * 2 ** (failures - 1), msMax);
+}
+
 /** Evenly distributed over [ms, ms × (1 + spread)). */
 export function jittered(ms: number, spread: number, random: () => number): number {
   return ms * (1 + spread * random());

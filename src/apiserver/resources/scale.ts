@@ -30,7 +30,7 @@ export function scaleOf<T extends Scalable>(
           return parent();
         },
         fromStored: (stored) => shown(stored as T, formatRequirements(requirementsOf(selectorOf(stored as T) ?? {}))),
-        toStored: (object, current) => scaled(object, current as T | undefined),
+        toStored: (object, current) => scaled(object, current as Scalable | undefined),
       },
       columns: [
         nameColumn,
@@ -69,7 +69,7 @@ function shown({ metadata, spec, status }: Scalable, selector: string): Scale {
 }
 
 /** The object as it is, with the number that was asked for. What is said of its identity has to hold. */
-function scaled<T extends Scalable>({ metadata, spec }: Scale, current: T | undefined): KubeObject {
+function scaled({ metadata, spec }: Scale, current: Scalable | undefined): KubeObject {
   const { uid, resourceVersion, name, namespace } = metadata;
   const given = { ...(uid && { uid }), name, ...(namespace && { namespace }) };
   const { resourceVersion: _, ...kept } = current?.metadata ?? {};

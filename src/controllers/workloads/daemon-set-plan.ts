@@ -138,9 +138,9 @@ function surges(set: DaemonSet): boolean {
 function limitsOf({ spec }: DaemonSet, nodes: number): { readonly surge: number; readonly unavailable: number } {
   const { type, rollingUpdate } = spec.updateStrategy ?? {};
   if (type !== 'RollingUpdate') return { surge: 0, unavailable: 0 };
-  const surge = partOf(nodes, rollingUpdate?.maxSurge ?? 0, 'up');
-  const unavailable = partOf(nodes, rollingUpdate?.maxUnavailable ?? 1, 'up');
-  return { surge, unavailable: surge + unavailable === 0 ? 1 : unavailable };
+  const above = partOf(nodes, rollingUpdate?.maxSurge ?? 0, 'up');
+  const below = partOf(nodes, rollingUpdate?.maxUnavailable ?? 1, 'up');
+  return { surge: above, unavailable: above + below === 0 ? 1 : below };
 }
 
 function isNew(pod: Pod, hash: string): boolean {

@@ -37,7 +37,7 @@ async function tell({ fault, conflicts = false, lag = 0 }: StoryOptions = {}): P
   if (fault !== undefined) world.fault = { ...fault, point: started + fault.point };
   world.conflicts = conflicts;
   if (lag > 0) for (const plural of ['pods', 'jobs']) world.lag(plural, lag);
-  const all = <T extends KubeObject>(apiVersion: string, kind: string): readonly T[] => world.all<T>(apiVersion, kind);
+  const all = world.all.bind(world);
   const step = async (act: () => Promise<void>, ms = 0): Promise<void> => {
     const before = world.struck;
     await act();

@@ -10,7 +10,7 @@ const started = '2026-01-01T00:59:00Z';
 
 function newJob(spec: Partial<JobSpec> = {}, status: JobStatus = { startTime: started }): Job {
   const template = { spec: { restartPolicy: 'Never', containers: [{ name: 'main', image: 'i' }] } };
-  return defaultJob({ metadata: { name: 'sum', uid: 'u' }, spec: { template, ...spec }, status } as Job);
+  return defaultJob({ metadata: { name: 'sum', uid: 'u' }, spec: { template, ...spec }, status });
 }
 
 interface Given {
@@ -55,7 +55,7 @@ function newPod(
         ],
       }),
     },
-  } as Pod;
+  };
 }
 
 /** What is done, in one line: `+` created, `-` deleted, `~` released. */

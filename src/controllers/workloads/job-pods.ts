@@ -1,4 +1,5 @@
 /** What the pods of a Job say: which index each has, how it ended, and what its failure means. And what a new one is made from. Pure. */
+import { delayAfter } from '../../base/back-off.ts';
 import { type Job, type JobSpec } from '../../kube/kinds/workloads/job.ts';
 import type { Pod, PodTemplateSpec } from '../../kube/kinds/pod/pod.ts';
 import type { PodSpec } from '../../kube/kinds/pod/pod-spec.ts';
@@ -106,8 +107,7 @@ export function finishedAtMs(pod: Pod): number | undefined {
   return Number.isNaN(time) ? undefined : time;
 }
 
-const firstDelayMs = 10_000;
-const delayMsMax = 10 * 60_000;
+const createAgain = { firstMs: 10_000, msMax: 10 * 60_000 };
 
 /** Since the last success each failure doubles the time until pods are created again. */
 export function createAgainAtMs(pods: readonly Pod[], spec: JobSpec): number {
@@ -119,7 +119,7 @@ export function createAgainAtMs(pods: readonly Pod[], spec: JobSpec): number {
   const lastSuccess = Math.max(-Infinity, ...ends.filter(({ isSuccess }) => isSuccess).map(({ at }) => at));
   const failures = ends.filter(({ at, isSuccess }) => !isSuccess && at > lastSuccess).map(({ at }) => at);
   if (failures.length === 0) return -Infinity;
-  return Math.max(...failures) + Math.min(firstDelayMs * 2 ** (failures.length - 1), delayMsMax);
+  return Math.max(...failures) + delayAfter(failures.length, createAgain);
 }
 
 interface FailureVerdict {

@@ -68,7 +68,7 @@ async function run(what: ReplicatedKind, deps: ControllerDeps, view: WorkloadVie
 function selectorOf({ spec: { selector } }: Replicated): LabelSelector | undefined {
   if (selector === undefined) return undefined;
   const isSelector = isRecord(selector['matchLabels']) || Array.isArray(selector['matchExpressions']);
-  return isSelector ? (selector as LabelSelector) : { matchLabels: selector as Readonly<Record<string, string>> };
+  return isSelector ? selector : { matchLabels: selector as Readonly<Record<string, string>> };
 }
 
 interface Failure {

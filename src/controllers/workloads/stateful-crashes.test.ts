@@ -97,7 +97,7 @@ class Story {
 
   statusOf(kind: string, name: string): Readonly<Record<string, unknown>> {
     const found = this.world.all<StatefulSet>('apps/v1', kind).find(({ metadata }) => metadata.name === name);
-    return (found?.status ?? {}) as unknown as Readonly<Record<string, unknown>>;
+    return found?.status ?? {};
   }
 }
 
@@ -128,7 +128,7 @@ async function tellOfSets(story: Story): Promise<void> {
   const selector = { matchLabels: { app: 'web' } };
   const spec = { replicas: 3, serviceName: 'web', selector, template: templateOf('web', 'one') };
   const set = { metadata: { name: 'web', namespace }, spec: { ...spec, volumeClaimTemplates: [claimTemplate] } };
-  await story.step(() => world.create('apps/v1', 'StatefulSet', set as KubeObject));
+  await story.step(() => world.create('apps/v1', 'StatefulSet', set));
   assert.deepEqual(story.pods('web'), web([0, 1, 2], 'one'));
   const claims = ['data-web-0', 'data-web-1', 'data-web-2'];
   assert.deepEqual(story.claims(), claims);
@@ -172,7 +172,7 @@ async function tellOfDaemons(story: Story): Promise<void> {
   const both = [nodeName, 'there'];
   const selector = { matchLabels: { app: 'log' } };
   const set = { metadata: { name: 'log', namespace }, spec: { selector, template: templateOf('log', 'one') } };
-  await story.step(() => world.create('apps/v1', 'DaemonSet', set as KubeObject));
+  await story.step(() => world.create('apps/v1', 'DaemonSet', set));
   assert.deepEqual(story.pods('log'), on(both, 'one'));
   await story.step(() => story.taint('there', 'NoSchedule'));
   assert.deepEqual(story.pods('log'), on(both, 'one'));

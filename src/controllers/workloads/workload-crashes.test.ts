@@ -96,14 +96,14 @@ test('objects that own each other in a circle go together when one is deleted in
 test('an owner in another namespace is none: the object goes, and an Event says why', async () => {
   await withWorld(async (world) => {
     await world.create('v1', 'ConfigMap', { metadata: { name: 'owner', namespace: 'default' } });
-    const [owner] = world.all('v1', 'ConfigMap').filter(({ metadata }) => metadata.name === 'owner');
+    const owner = world.all('v1', 'ConfigMap').find(({ metadata }) => metadata.name === 'owner');
     const { uid = '' } = owner?.metadata ?? {};
     const ownerReferences = [{ apiVersion: 'v1', kind: 'ConfigMap', name: 'owner', uid }];
     await world.create('v1', 'ConfigMap', { metadata: { name: 'child', namespace, ownerReferences } });
     await world.rest();
     assert.equal(world.all('v1', 'ConfigMap').filter(({ metadata }) => metadata.name === 'child').length, 0);
     const events = world.all<KubeObject & { reason?: string; message?: string }>('v1', 'Event');
-    const [event] = events.filter(({ reason }) => reason === 'OwnerRefInvalidNamespace');
+    const event = events.find(({ reason }) => reason === 'OwnerRefInvalidNamespace');
     const text = `[v1/ConfigMap, namespace: ${namespace}, name: owner, uid: ${uid}]`;
     assert.equal(event?.message, `ownerRef ${text} does not exist in namespace "${namespace}"`);
   });

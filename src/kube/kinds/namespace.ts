@@ -67,9 +67,9 @@ export const namespaceKind = resourceKind<Namespace>({
 const nameLabel = 'kubernetes.io/metadata.name';
 
 /** So that a selector of labels can name namespaces. */
-function labelled(object: Namespace): Namespace {
-  const { metadata } = object;
-  return { ...object, metadata: { ...metadata, labels: { ...metadata.labels, [nameLabel]: metadata.name } } };
+function labelled(namespace: Namespace): Namespace {
+  const { metadata } = namespace;
+  return { ...namespace, metadata: { ...metadata, labels: { ...metadata.labels, [nameLabel]: metadata.name } } };
 }
 
 /** Rules for namespaces, on creation, on update, and for the two subresources that carry their end. */

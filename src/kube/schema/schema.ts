@@ -179,10 +179,10 @@ function decodeInto(shape: Shape<unknown>, json: unknown, way: Way, problems: Sh
       return result;
     }
     case 'quantity':
-      return canonicalQuantity(String(json), way, problems);
+      return canonicalQuantity(typeof json === 'number' ? String(json) : (json as string), way, problems);
     case 'time':
     case 'microTime':
-      return canonicalTime(shape, String(json), way, problems);
+      return canonicalTime(shape, json as string, way, problems);
     case 'object':
       return decodeFields(shape.fields ?? {}, json as Record<string, unknown>, way, problems);
     default:

@@ -276,8 +276,7 @@ export function timeZoneProblem(name: string): string | undefined {
     return 'timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones';
   }
   try {
-    new Intl.DateTimeFormat('en-US', { timeZone: name });
-    return undefined;
+    return Intl.DateTimeFormat('en-US', { timeZone: name }) && undefined;
   } catch {
     return unknown;
   }

@@ -16,7 +16,7 @@ import { type WorkloadLoop, runWorkloads } from '../../controllers/workloads/wor
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { KubeObject } from '../../kube/schema/kind.ts';
 import { timestamp } from '../../kube/values/times.ts';
-import { type Party, type PartyDeps, StorageWorld } from './storage-world.ts';
+import type { Party, PartyDeps, StorageWorld } from './storage-world.ts';
 
 /** Of a pod: `Succeeded`, `Failed`, or `Stuck`, which never gets ready. Absent: it runs for ever. */
 export const endsAnnotation = 'test/ends';

@@ -140,7 +140,7 @@ export const statefulSetKind = resourceKind<StatefulSet>({
 type Spec = StatefulSet['spec'];
 
 const rolling = 'RollingUpdate';
-const managements = ['OrderedReady', 'Parallel'];
+const managements = new Set(['OrderedReady', 'Parallel']);
 const retentions = ['Retain', 'Delete'];
 
 function defaultStatefulSet(set: StatefulSet): StatefulSet {
@@ -182,7 +182,7 @@ function specErrors(spec: Spec): readonly FieldError[] {
   const { podManagementPolicy: management = '', persistentVolumeClaimRetentionPolicy: retention } = spec;
   const managementPath = [...path, 'podManagementPolicy'];
   return [
-    ...(managements.includes(management)
+    ...(managements.has(management)
       ? []
       : [invalidField(managementPath, management, "must be 'OrderedReady' or 'Parallel'")]),
     ...strategyErrors(spec, [...path, 'updateStrategy']),
