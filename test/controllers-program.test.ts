@@ -48,9 +48,10 @@ test(
   withNode,
   async (t) => {
     const { machine, directory, server, kubectl, controllers } = await scene(t);
-    // An API server alone makes namespaces and its Service; the rest is left to others.
+    // An API server alone makes namespaces, its Service and what servers beside it need; the rest is left to others.
     assert.match(await kubectl.ok('get namespaces,services -o name'), /kube-system[^]*service\/kubernetes/);
-    assert.equal(await kubectl.ok('get serviceaccounts,configmaps -A -o name'), '');
+    const made = await kubectl.ok('get serviceaccounts,configmaps -A -o name');
+    assert.equal(made, 'configmap/extension-apiserver-authentication\n');
     const loops = controllers('--controllers=*,garbage-collector-controller');
     assert.match(await loops.line(), /^running on https:.*garbage-collector-controller.*kube-scheduler$/);
     await eventually(async () => assert.match(await kubectl.ok('get sa,cm -o name'), /default[^]*kube-root-ca/));

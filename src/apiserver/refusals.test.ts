@@ -82,13 +82,13 @@ const refusals: readonly Refusal[] = [
     it: 'a quantity that is a word',
     path: `${home}/pods`,
     body: withLimit('abc'),
-    says: `400 Pod in version "v1" cannot be handled as a Pod: json: spec.containers[0].resources.limits.cpu: ${wrongQuantity}`,
+    says: `400 Pod in version "v1" cannot be handled as a Pod: json: spec.containers[0].resources.limits[cpu]: ${wrongQuantity}`,
   },
   {
     it: 'a quantity from a template that was not filled in',
     path: `${home}/pods`,
     body: withLimit('${X}'),
-    says: `400 Pod in version "v1" cannot be handled as a Pod: json: spec.containers[0].resources.limits.cpu: ${wrongQuantity}`,
+    says: `400 Pod in version "v1" cannot be handled as a Pod: json: spec.containers[0].resources.limits[cpu]: ${wrongQuantity}`,
   },
   {
     it: 'a time that is none',

@@ -6,7 +6,7 @@ import type { KubeObject } from '../kube/schema/kind.ts';
 import type { ObjectMeta, OwnerReference } from '../kube/schema/meta.ts';
 import { canonicalJson } from '../kube/schema/equality.ts';
 import { goQuote } from '../kube/values/go-text.ts';
-import { type Cluster, type ControllerDeps, type ObjectChange, unlessRefused } from './cluster/cluster.ts';
+import { type Cluster, type ControllerDeps, type ObjectChange, refusalCode, unlessRefused } from './cluster/cluster.ts';
 import { ControllerEvents } from './cluster/events.ts';
 import { WorkQueue } from './cluster/work-queue.ts';
 
@@ -118,7 +118,7 @@ class Collector {
     await this.#delete(key, kept, { uid, resourceVersion });
   }
 
-  #delete(
+  async #delete(
     key: string,
     propagationPolicy: 'Background' | 'Foreground' | 'Orphan',
     { uid, resourceVersion }: { readonly uid?: string | undefined; readonly resourceVersion?: string | undefined },
@@ -127,7 +127,13 @@ class Collector {
       ...(uid !== undefined && { uid }),
       ...(resourceVersion !== undefined && { resourceVersion }),
     };
-    return unlessRefused(this.#cluster.delete(key, preconditions, { propagationPolicy }), 404, 409);
+    try {
+      await unlessRefused(this.#cluster.delete(key, preconditions, { propagationPolicy }), 404);
+    } catch (error) {
+      if (refusalCode(error) !== 409) throw error;
+      // It has changed meanwhile, perhaps in nothing that would bring it here again.
+      this.#queue.touch(key);
+    }
   }
 
   async #ownerState(reference: OwnerReference, dependent: ObjectMeta): Promise<'here' | 'ending' | 'gone'> {

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Store } from '../../apiserver/store/store.ts';
 import { systemClock } from '../../base/clock.ts';
 import type { ApiClient } from '../../client/api/api-client.ts';
-import { configMaps } from '../../client/api/resource-reference.ts';
+import { secrets as secretReference } from '../../client/api/resource-reference.ts';
 import { ConnectionPool, poolDefaults } from '../../client/transport/connection-pool.ts';
 import { ApiClient as Client, apiClientDefaults } from '../../client/api/api-client.ts';
 import { fixedCredentials } from '../../client/credentials/credentials.ts';
@@ -22,7 +22,7 @@ type Notice = Parameters<Parameters<typeof SharedCluster.connect>[0]['notify']>[
 interface Scene {
   readonly shared: SharedCluster;
   readonly cluster: Cluster;
-  readonly maps: Kind;
+  readonly secrets: Kind;
   readonly notices: Notice[];
 }
 
@@ -51,7 +51,7 @@ async function connect(t: TestContext, client: ApiClient): Promise<Scene> {
   const notify = (notice: Notice): void => void notices.push(notice);
   const shared = await SharedCluster.connect({ client, clock: systemClock, random: () => 0, notify }, stop.signal);
   const cluster = shared.for('test', stop.signal);
-  return { shared, cluster, maps: coreKind(cluster, 'ConfigMap'), notices };
+  return { shared, cluster, secrets: coreKind(cluster, 'Secret'), notices };
 }
 
 async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
@@ -66,12 +66,12 @@ const show = ({ type, object, isInitial }: ObjectChange): string =>
 
 test('what vanished or was made again while the server was away is reported as deleted', async (t) => {
   const first = await start(t);
-  const { cluster, maps } = await connect(t, first.client());
+  const { cluster, secrets } = await connect(t, first.client());
   const names = ['gone', 'kept', 'replaced'];
-  for (const name of names) await cluster.create(maps, 'default', { metadata: { name } });
-  await cluster.ready([maps]);
+  for (const name of names) await cluster.create(secrets, 'default', { metadata: { name } });
+  await cluster.ready([secrets]);
   const changes: ObjectChange[] = [];
-  cluster.watch(maps, (change) => changes.push(change));
+  cluster.watch(secrets, (change) => changes.push(change));
   assert.deepEqual(
     changes.map(show).sort(),
     names.map((name) => `initial put ${name}`),
@@ -81,7 +81,7 @@ test('what vanished or was made again while the server was away is reported as d
   // Another store, as after a restored backup: no event of the time between will ever come.
   const second = await start(t, first);
   const { cluster: other } = await connect(t, second.client());
-  for (const name of ['replaced', 'new']) await other.create(maps, 'default', { metadata: { name } });
+  for (const name of ['replaced', 'new']) await other.create(secrets, 'default', { metadata: { name } });
   await until(() => changes.some((change) => show(change) === 'put new'));
   assert.deepEqual(changes.map(show).sort(), [
     'delete gone',
@@ -107,14 +107,14 @@ test('a lost connection is reported and made again, and a deletion meanwhile is 
   const credentials = fixedCredentials({ headers: {}, identity: server.admin });
   const client = new Client({ transport, credentials, clock: systemClock }, apiClientDefaults);
   t.after(() => client.close());
-  const { cluster, maps, notices } = await connect(t, client);
+  const { cluster, secrets, notices } = await connect(t, client);
   const changes: ObjectChange[] = [];
-  await cluster.create(maps, 'default', { metadata: { name: 'web' } });
-  cluster.watch(maps, (change) => changes.push(change));
+  await cluster.create(secrets, 'default', { metadata: { name: 'web' } });
+  cluster.watch(secrets, (change) => changes.push(change));
   await until(() => changes.length === 1);
   await relay.stop();
   const direct = await connect(t, server.client());
-  await direct.cluster.delete(direct.cluster.keyOf(maps, 'default', 'web'));
+  await direct.cluster.delete(direct.cluster.keyOf(secrets, 'default', 'web'));
   await until(() => notices.some(({ kind }) => kind === 'WatchFailed'));
   await relay.restart();
   await until(() => changes.length === 2);
@@ -130,22 +130,22 @@ test('loops share one watch for each kind, and one that cannot read an object do
     watched.push(resource.plural);
     return watch(resource, ...rest);
   };
-  const { shared, cluster, maps, notices } = await connect(t, client);
+  const { shared, cluster, secrets, notices } = await connect(t, client);
   const signal = new AbortController().signal;
   const seen: string[] = [];
-  shared.for('broken', signal).watch(maps, () => {
+  shared.for('broken', signal).watch(secrets, () => {
     throw new Error('unreadable');
   });
-  shared.for('sound', signal).watch(maps, ({ object }) => seen.push(object.metadata.name));
-  await cluster.create(maps, 'default', { metadata: { name: 'web' } });
+  shared.for('sound', signal).watch(secrets, ({ object }) => seen.push(object.metadata.name));
+  await cluster.create(secrets, 'default', { metadata: { name: 'web' } });
   await until(() => seen.includes('web'));
   const late: string[] = [];
-  const stop = cluster.watch(maps, (change) => late.push(show(change)));
+  const stop = cluster.watch(secrets, (change) => late.push(show(change)));
   assert.deepEqual(late, ['initial put web'], 'what is known is reported before the watch returns');
   stop();
-  await cluster.delete(cluster.keyOf(maps, 'default', 'web'));
+  await cluster.delete(cluster.keyOf(secrets, 'default', 'web'));
   await until(() => notices.filter(({ kind }) => kind === 'ControllerFailed').length === 2);
-  assert.deepEqual(watched, ['configmaps']);
+  assert.deepEqual(watched, ['secrets']);
   assert.equal(late.length, 1, 'one that stopped hears no more');
 });
 
@@ -154,8 +154,8 @@ test('an update is repeated on newer content, but not for ever', async (t) => {
   const client = server.client();
   const get = client.get.bind(client);
   let rivals = 0;
-  const { cluster, maps } = await connect(t, client);
-  await cluster.create(maps, 'default', { metadata: { name: 'web' } });
+  const { cluster, secrets } = await connect(t, client);
+  await cluster.create(secrets, 'default', { metadata: { name: 'web' } });
   let gets = 0;
   client.get = async (resource, place, signal) => {
     const found = await get(resource, place, signal);
@@ -163,11 +163,11 @@ test('an update is repeated on newer content, but not for ever', async (t) => {
     if (rivals > 0) {
       rivals -= 1;
       const changed = { ...found, metadata: { ...found.metadata, labels: { rival: String(rivals) } } };
-      await client.update(configMaps, { namespace: 'default', name: 'web' }, changed, signal);
+      await client.update(secretReference, { namespace: 'default', name: 'web' }, changed, signal);
     }
     return found;
   };
-  const key = cluster.keyOf(maps, 'default', 'web');
+  const key = cluster.keyOf(secrets, 'default', 'web');
   const mark = cluster.update.bind(cluster, key, (object) => ({
     ...object,
     metadata: { ...object.metadata, annotations: { marked: 'yes' } },

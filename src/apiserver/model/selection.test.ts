@@ -137,6 +137,12 @@ const fieldsByKind: readonly { plural: string; apiVersion?: string; object: obje
       values: { 'status.replicas': '2' },
     })),
     {
+      plural: 'jobs',
+      apiVersion: 'batch/v1',
+      object: { metadata: pod.metadata, status: { succeeded: 3 } },
+      values: { 'status.successful': '3' },
+    },
+    {
       plural: 'configmaps',
       object: { metadata: pod.metadata },
       values: { 'metadata.name': 'web', 'metadata.namespace': 'shop' },

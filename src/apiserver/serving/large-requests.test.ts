@@ -41,7 +41,7 @@ const refusals: readonly (readonly [name: string, code: number, message: RegExp]
   [
     'quantity of a million digits',
     400,
-    /spec\.resources\.requests\.storage: quantities must not be longer than 1000 characters$/,
+    /spec\.resources\.requests\[storage\]: quantities must not be longer than 1000 characters$/,
   ],
   ['40,000 variables', 413, /27\d+ bytes of managedFields the object takes \d+ bytes, limit is 1572864/],
   ['apply of 100,000 keys', 413, /bytes of managedFields the object takes \d+ bytes, limit is 1572864/],

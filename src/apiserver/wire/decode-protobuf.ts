@@ -92,8 +92,15 @@ function readFields(name: string, bytes: Uint8Array, into: MutableObject): void 
 function fillIn(name: string, object: MutableObject): void {
   for (const { name: key, type, presence } of messageNamed(name).values()) {
     if (key === undefined) fillIn(type, object);
-    else if (presence === 'always' && !Object.hasOwn(object, key)) object[key] = zeroOf(type);
+    else if (presence === 'always' && !Object.hasOwn(object, key)) object[key] = emptyOf(type);
   }
+}
+
+function emptyOf(type: string): Json {
+  if (scalarTypes.has(type)) return zeroOf(type);
+  const message: MutableObject = {};
+  fillIn(type, message);
+  return message;
 }
 
 function decodeField(field: Field, wireType: number, reader: ProtobufReader, into: MutableObject): void {
@@ -110,10 +117,12 @@ function decodeField(field: Field, wireType: number, reader: ProtobufReader, int
       into[name] ??= Object.create(null) as MutableObject;
       return decodeEntry(type, reader.bytes(), into[name] as MutableObject);
     default: {
-      const value = scalarTypes.has(type)
+      const isScalar = scalarTypes.has(type);
+      const value = isScalar
         ? decodeScalar(type, reader)
         : decodeNested(type, reader.bytes(), presence, into[name] as MutableObject | undefined);
-      if (value === undefined || (presence !== 'sent' && isZero(value))) delete into[name];
+      const isKept = presence === 'sent' || (presence === 'always' && !isScalar);
+      if (value === undefined || (!isKept && isZero(value))) delete into[name];
       else into[name] = value;
     }
   }
@@ -126,7 +135,7 @@ function decodeNested(
   value: MutableObject = {},
 ): MutableObject {
   readFields(type, bytes, value);
-  if (presence === 'sent' || !isZero(value)) fillIn(type, value);
+  if (presence !== 'nonzero' || !isZero(value)) fillIn(type, value);
   return value;
 }
 

@@ -111,13 +111,13 @@ function roll(rollout: Rollout): readonly RolloutStep[] {
   if (newSet === undefined) return [create(rollout, grown)];
   if (grown !== size) return resize(rollout, newSet, grown);
   const leastAvailable = wanted - unavailable;
-  const cuttable = sum(all, sizeOf) - leastAvailable - (size - availableOf(newSet));
+  const cuttable = sum(all, sizeOf) - leastAvailable - (size - surelyAvailable(newSet));
   if (cuttable <= 0) return [];
   // Pods that do not serve anybody go first.
   const sizes = new Map(oldSets.map((set) => [set, sizeOf(set)]));
   let rest = cuttable;
-  for (const set of oldSets) rest -= cut(sizes, set, Math.min(rest, sizeOf(set) - availableOf(set)));
-  rest = sum(all, availableOf) - leastAvailable;
+  for (const set of oldSets) rest -= cut(sizes, set, Math.min(rest, sizeOf(set) - surelyAvailable(set)));
+  rest = sum(all, surelyAvailable) - leastAvailable;
   for (const set of oldSets) rest -= cut(sizes, set, rest);
   return oldSets.flatMap((set) => resize(rollout, set, sizes.get(set) ?? 0));
 }
@@ -273,6 +273,11 @@ export function sizeOf({ spec }: ReplicaSet): number {
 
 export function availableOf({ status }: ReplicaSet): number {
   return status?.availableReplicas ?? 0;
+}
+
+/** A set that has not yet shrunk to its size may take away what it still shows. */
+function surelyAvailable(set: ReplicaSet): number {
+  return Math.min(sizeOf(set), availableOf(set));
 }
 
 export function sum(sets: readonly ReplicaSet[], numberOf: (set: ReplicaSet) => number): number {

@@ -21,6 +21,7 @@ import {
   quantity,
   required,
   string,
+  time,
 } from '../../schema/schema.ts';
 import { dnsLabelProblems, dnsSubdomainProblems, pathSegmentProblems } from '../../values/names.ts';
 import { containerResourceNameErrors } from '../pod/resource-validation.ts';
@@ -69,7 +70,7 @@ const autoscalerShape = described(
     }),
     status: object({
       observedGeneration: integer,
-      lastScaleTime: string,
+      lastScaleTime: time,
       currentReplicas: integer,
       desiredReplicas: required(integer),
       currentMetrics: list(metricStatus),
@@ -77,7 +78,7 @@ const autoscalerShape = described(
         object({
           type: required(string),
           status: required(string),
-          lastTransitionTime: string,
+          lastTransitionTime: time,
           reason: string,
           message: string,
         }),

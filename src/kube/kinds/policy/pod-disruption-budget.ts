@@ -20,6 +20,7 @@ import {
   replacedByPatch,
   required,
   string,
+  time,
 } from '../../schema/schema.ts';
 import { dnsSubdomainProblems } from '../../values/names.ts';
 
@@ -38,7 +39,7 @@ const podDisruptionBudgetShape = described(
     }),
     status: object({
       observedGeneration: integer,
-      disruptedPods: map(string),
+      disruptedPods: map(time),
       disruptionsAllowed: required(integer),
       currentHealthy: required(integer),
       desiredHealthy: required(integer),
@@ -48,7 +49,7 @@ const podDisruptionBudgetShape = described(
           type: required(string),
           status: required(string),
           observedGeneration: integer,
-          lastTransitionTime: string,
+          lastTransitionTime: time,
           reason: required(string),
           message: required(string),
         }),

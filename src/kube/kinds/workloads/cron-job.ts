@@ -14,6 +14,7 @@ import {
   object,
   required,
   string,
+  time,
 } from '../../schema/schema.ts';
 import { cronProblem, timeZoneProblem } from '../../values/cron-schedule.ts';
 import { dnsSubdomainProblems } from '../../values/names.ts';
@@ -56,8 +57,8 @@ export const cronJobShape = described(
     ),
     status: object({
       active: atomic(list(objectReference)),
-      lastScheduleTime: string,
-      lastSuccessfulTime: string,
+      lastScheduleTime: time,
+      lastSuccessfulTime: time,
     }),
   }),
 );

@@ -20,6 +20,7 @@ import {
   object,
   required,
   string,
+  time,
 } from '../../schema/schema.ts';
 import { dnsSubdomainProblems } from '../../values/names.ts';
 import { defaultPodTemplateSpec, podTemplateSpec } from '../pod/pod.ts';
@@ -48,8 +49,8 @@ const deploymentCondition = described(
   object({
     type: required(string),
     status: required(string),
-    lastUpdateTime: string,
-    lastTransitionTime: string,
+    lastUpdateTime: time,
+    lastTransitionTime: time,
     reason: string,
     message: string,
   }),

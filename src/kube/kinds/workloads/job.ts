@@ -12,6 +12,7 @@ import {
   required,
   setOf,
   string,
+  time,
 } from '../../schema/schema.ts';
 import { defaultPodTemplateSpec, podTemplateSpec } from '../pod/pod.ts';
 import { validateJob, validateJobUpdate } from './job-validation.ts';
@@ -91,15 +92,15 @@ const jobStatus = object({
     object({
       type: required(string),
       status: required(string),
-      lastProbeTime: string,
-      lastTransitionTime: string,
+      lastProbeTime: time,
+      lastTransitionTime: time,
       reason: string,
       message: string,
     }),
     'type',
   ),
-  startTime: string,
-  completionTime: string,
+  startTime: time,
+  completionTime: time,
   active: integer,
   succeeded: integer,
   failed: integer,

@@ -10,7 +10,7 @@ import {
 } from '../../schema/field-errors.ts';
 import type { LabelSelector } from '../../schema/meta.ts';
 import { nonNegativeErrors, validateLabelSelector } from '../../schema/metadata-validation.ts';
-import { type FieldPath, described, list, object, required, string } from '../../schema/schema.ts';
+import { type FieldPath, described, list, object, required, string, time } from '../../schema/schema.ts';
 import { type Labels, LabelSelectorError, requirementsMatch, requirementsOf } from '../../values/labels.ts';
 import { generatedNameLetters } from '../../values/names.ts';
 import { validatePodTemplateSpec } from '../pod/pod-validation.ts';
@@ -31,7 +31,7 @@ export const replicaConditions = list(
     object({
       type: required(string),
       status: required(string),
-      lastTransitionTime: string,
+      lastTransitionTime: time,
       reason: string,
       message: string,
     }),
