@@ -6,16 +6,7 @@ import { root, setUp } from './set-up.js';
 
 setUp();
 const given = process.argv.slice(2);
-const up = [
-  'up',
-  '--state',
-  '.mountlet',
-  '--listen',
-  '127.0.0.1:0',
-  '--apply',
-  join('examples', 'hello.yaml'),
-  '--drain',
-];
+const up = ['up', '--state', '.mountlet', '--listen', '127.0.0.1:0', join('examples', 'hello.yaml'), '--drain'];
 const program = join(root, 'bin', 'mountlet.js');
 const child = spawn(process.execPath, [program, ...(given.length > 0 ? given : up)], { stdio: 'inherit', cwd: root });
 // A terminal sends Ctrl-C to both processes; a SIGTERM that only this one gets is passed on.

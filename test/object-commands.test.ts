@@ -4,8 +4,9 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import type { RunningApiServer } from './api-server-program.ts';
-import { startApiServerProgram } from './api-server-program.ts';
+import { resources } from '../src/apiserver/resources/resources.ts';
+import { accepted, collectionOf } from '../src/testing/servers/garbage.ts';
+import { AdminClient, type RunningApiServer, readAuthority, startApiServerProgram } from './api-server-program.ts';
 import type { Ran } from './mountlet-program.ts';
 import { mountlet } from './mountlet-program.ts';
 
@@ -81,8 +82,8 @@ const refused = [
   },
   {
     args: ['apply', '-f', '-'],
-    input: 'apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n',
-    says: /no matches for kind "Deployment"/,
+    input: 'apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: a}\n',
+    says: /^error: <stdin>:1: Widget "a": no matches for kind "Widget" in version "example.com\/v1": this API server does not have it\n$/,
   },
 ];
 for (const { args, input = '', says } of refused) {
@@ -93,6 +94,78 @@ for (const { args, input = '', says } of refused) {
     assert.equal(stdout, '');
   });
 }
+
+const partly = `
+apiVersion: example.com/v1
+kind: Widget
+metadata: { name: odd }
+---
+apiVersion: v1
+kind: List
+items:
+  - { apiVersion: v1, kind: Pod, metadata: { name: bare }, spec: { containers: [{ name: a }] } }
+  - { apiVersion: v1, kind: ConfigMap, metadata: { name: kept } }
+`;
+const refusedParts = [
+  '<stdin>:2: Widget "odd": no matches for kind "Widget" in version "example.com/v1": this API server does not have it',
+  '<stdin>:9: Pod "bare" is invalid: spec.containers[0].image: Required value',
+  '2 of 3 objects were refused; the others are applied',
+];
+
+test('what is refused is listed at the end with file and line, and the rest is applied', () => {
+  const { code, stdout, stderr } = run(['apply', '-f', '-'], partly);
+  assert.deepEqual([code, stdout], [1, 'configmap/kept created\n']);
+  assert.equal(stderr, refusedParts.map((line) => `error: ${line}\n`).join(''));
+});
+
+test('what get prints can be applied, whatever the server wrote into it meanwhile', () => {
+  run(['apply', '-f', '-'], 'apiVersion: v1\nkind: ConfigMap\nmetadata: {name: again}\ndata: {a: "1"}\n');
+  const printed = run(['get', 'cm', 'again', '-o', 'yaml']).stdout;
+  assert.doesNotMatch(printed, /managedFields/);
+  for (const value of ['2', '3']) {
+    // The same file twice: its version of the object is an old one by then.
+    const applied = run(['apply', '-f', '-'], printed.replace('a: "1"', `a: "${value}"`));
+    assert.deepEqual([applied.stdout, applied.code], ['configmap/again configured\n', 0], applied.stderr);
+  }
+  const all = run(['get', 'cm', '-A', '-o', 'json']).stdout;
+  assert.equal(run(['apply', '-f', '-'], all).code, 0);
+});
+
+test('an object of every kind that is served can be applied as the server shows it', async (t) => {
+  const bare = await startApiServerProgram(join(directory, 'bare'), {
+    args: ['--controllers=serviceaccount-controller', '--scheduler=none'],
+  });
+  t.after(async () => await bare.stop());
+  const admin = await AdminClient.connect(bare);
+  t.after(() => admin.close());
+  const client: Parameters<typeof accepted>[0] = {
+    async send(path, { method, body }) {
+      const { code, text } = await admin.request(method, path, JSON.parse(body) as object);
+      return { status: code, json: JSON.parse(text) as unknown };
+    },
+  };
+  // No error of the server leads to a certificate.
+  const bundle = {
+    metadata: { name: 'seed-clustertrustbundles' },
+    spec: { trustBundle: readAuthority(join(directory, 'bare')).certificatePem },
+  };
+  await admin.ask('POST', '/apis/certificates.k8s.io/v1beta1/clustertrustbundles', bundle);
+  const items: object[] = [];
+  for (const resource of resources) {
+    const { isStored, verbs, plural } = resource;
+    if (!isStored || !verbs.includes('create') || !verbs.includes('patch')) continue;
+    await accepted(client, resource);
+    items.push(await admin.ask('GET', `${collectionOf(resource)}/seed-${plural}`));
+  }
+  const list = JSON.stringify({ apiVersion: 'v1', kind: 'List', items });
+  const applied = mountlet(['apply', '-f', '-', '--kubeconfig', bare.kubeconfig], { input: list });
+  assert.deepEqual([applied.code, applied.stderr], [0, '']);
+  assert.equal(applied.stdout.split('\n').length - 1, items.length);
+  const again = mountlet(['apply', '-f', '-', '--kubeconfig', bare.kubeconfig], { input: list });
+  // An object that is applied in two versions in turn belongs to the last of them.
+  const changed = again.stdout.split('\n').filter((line) => !/^$| unchanged$|^(event|clustertrustbundle)\W/.test(line));
+  assert.deepEqual(changed, []);
+});
 
 test('without a cluster the error says how to name one', () => {
   const { code, stderr } = mountlet(['get', 'pods'], {

@@ -6,8 +6,9 @@ import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { temporaryDirectory } from '../src/testing/machine/temporary-directory.ts';
+import { eventually } from './kubectl-program.ts';
 import { isRoot, mountlet, rootDirectory } from './mountlet-program.ts';
-import { UpMachine } from './up-program.ts';
+import { UpMachine, withNode } from './up-program.ts';
 
 const up = (directory: string, ...args: readonly string[]): readonly string[] => [
   'up',
@@ -60,6 +61,19 @@ test('files that are wrong are named with the place in them', (t) => {
   assertFails(up(directory, '--apply', join(directory, 'missing.yaml')), /missing\.yaml/);
   const broken = 'apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{nam: x}]}\n';
   assertFails(up(directory, '--apply', file('c.yaml', broken)), /c\.yaml.*nam/s);
+});
+
+test('of files with something that is refused the rest is applied, and up goes on', withNode, async (t) => {
+  const machine = new UpMachine();
+  t.after(() => machine.end());
+  const file = join(machine.directory, 'mixed.yaml');
+  const objects = ['kind: ConfigMap, apiVersion: v1', 'kind: Widget, apiVersion: example.com/v1'];
+  writeFileSync(file, objects.map((type) => `{${type}, metadata: {name: mixed}}\n`).join('---\n'));
+  const started = await machine.start(file);
+  await eventually(() => assert.match(started.output(), /^configmap\/mixed created$/m));
+  await eventually(() => assert.match(started.output(), /mixed\.yaml:3: Widget "mixed": no matches for kind "Widget"/));
+  assert.match(started.output(), /1 of 2 objects were refused; the others are applied/);
+  assert.equal(await started.kubectl.ok('get cm mixed -o name'), 'configmap/mixed\n');
 });
 
 test('a key file that is damaged is named, and nothing of it is shown', (t) => {

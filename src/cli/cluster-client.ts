@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { accessDeps } from '../agent/machine/cluster.ts';
 import { systemClock } from '../base/clock.ts';
+import { messageOf } from '../base/errors.ts';
 import { type ApiClient, apiClientDefaults, connectApiClient } from '../client/api/api-client.ts';
 import {
   type AccessDeps,
@@ -10,8 +11,10 @@ import {
   NoClusterError,
   clusterAccess,
 } from '../client/credentials/cluster-access.ts';
+import { DiscoveredResources } from '../client/discovery.ts';
 import { poolDefaults } from '../client/transport/connection-pool.ts';
 import { defaultStateDirectory } from './options.ts';
+import { report } from './terminal.ts';
 
 export interface ClusterOptions {
   readonly kubeconfig?: string;
@@ -30,6 +33,11 @@ export async function clusterClient(options: ClusterOptions): Promise<ClusterCli
     client: connectApiClient(access, systemClock, apiClientDefaults, poolDefaults),
     namespace: access.namespace,
   };
+}
+
+/** A group may be served by another server, which is away: the rest is there all the same. */
+export function discover(client: ApiClient, signal: AbortSignal): Promise<DiscoveredResources> {
+  return DiscoveredResources.ask(client, signal, (path, error) => report('note', `${path}: ${messageOf(error)}`));
 }
 
 async function accessFor({ kubeconfig, context }: ClusterOptions): Promise<ClusterAccess> {

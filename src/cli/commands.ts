@@ -2,10 +2,11 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { dnsLabelProblems } from '../kube/values/names.ts';
 import type { AgentOptions, DoctorOptions } from './agent.ts';
+import type { ApplyOptions } from './apply.ts';
 import type { ApiServerOptions } from './apiserver.ts';
 import type { ControllersOptions } from './controllers.ts';
 import { logLevels } from './log-printer.ts';
-import type { ApplyOptions, GetOptions } from './object-commands.ts';
+import type { GetOptions } from './object-commands.ts';
 import {
   boolean,
   csiController,
@@ -24,6 +25,7 @@ import type { UpOptions } from './up.ts';
 export function addUpCommand(program: Command): void {
   const command = program
     .command('up')
+    .argument('[files...]', 'manifests to apply at the start: files, directories of them, or - for standard input')
     .summary('run an API server and a node on this machine: kubectl works at once')
     .description(
       'Runs an API server and a node in one process. Pods run as sandboxed processes of this machine, without images, or with ' +
@@ -40,16 +42,16 @@ export function addUpCommand(program: Command): void {
     .option('--node-name <name>', 'name of the node (default: this host)', notEmpty)
     .option('--manifests <dir>', 'a folder of static pods and their objects', notEmpty)
     .option('--config <file>', 'settings of the node, as for mountlet agent', notEmpty)
-    .option('--apply <paths...>', 'manifests to apply at the start: files or directories');
+    .option('--apply <paths...>', 'manifests to apply at the start, as FILES');
   withNode(withLoops(command).addOption(csiController))
     .addHelpText(
       'after',
-      '\nExample:\n  mountlet up --apply examples/hello.yaml\n  kubectl --kubeconfig /var/lib/mountlet/kubeconfig get pods',
+      '\nExample:\n  mountlet up examples/hello.yaml\n  kubectl --kubeconfig /var/lib/mountlet/kubeconfig get pods',
     )
     .exitOverride()
-    .action(async (options: UpOptions) => {
+    .action(async (files: string[], options: UpOptions) => {
       const { upCommand } = await import('./up.ts');
-      process.exitCode = await upCommand(options);
+      process.exitCode = await upCommand([...files, ...(options.apply ?? [])], options);
     });
 }
 
@@ -304,7 +306,7 @@ export function addObjectCommands(program: Command): void {
     .description('Server-side apply, as `kubectl apply --server-side --force-conflicts`, for machines without kubectl.')
     .requiredOption('-f, --filename <paths...>', 'manifests: files, directories of them, or - for standard input')
     .action(async (options: ApplyOptions) => {
-      const { applyCommand } = await import('./object-commands.ts');
+      const { applyCommand } = await import('./apply.ts');
       process.exitCode = await applyCommand(options);
     });
 

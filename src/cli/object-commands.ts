@@ -1,13 +1,11 @@
 /** `mountlet get`: what an API server has, as the server itself puts it into a table, or as JSON, YAML or names. */
-import { applyManifests } from '../agent/embedded/apply-manifests.ts';
-import { readSources } from '../agent/machine/manifests-folder-reader.ts';
 import type { ApiClient } from '../client/api/api-client.ts';
 import { collectionPath, objectPath } from '../client/api/resource-reference.ts';
-import { type DiscoveredResource, DiscoveredResources } from '../client/discovery.ts';
+import type { DiscoveredResource } from '../client/discovery.ts';
 import { type PodStatus, idleCondition } from '../kube/kinds/pod/pod-status.ts';
-import { type ClusterOptions, clusterClient } from './cluster-client.ts';
+import { type ClusterOptions, clusterClient, discover } from './cluster-client.ts';
 import { showJson, showYaml } from './rendered-list.ts';
-import { openStandardInput, showTable, reportingErrors } from './terminal.ts';
+import { showTable, reportingErrors } from './terminal.ts';
 
 export interface GetOptions extends ClusterOptions {
   readonly namespace?: string | undefined;
@@ -38,7 +36,7 @@ export function getCommand(type: string, names: readonly string[], options: GetO
     const { signal } = new AbortController();
     const { client, namespace: ofContext } = await clusterClient(options);
     try {
-      const resource = (await DiscoveredResources.ask(client, signal)).named(type);
+      const resource = (await discover(client, signal)).named(type);
       const namespace = options.allNamespaces === true ? undefined : (options.namespace ?? ofContext);
       const paths =
         names.length === 0
@@ -59,18 +57,34 @@ export function getCommand(type: string, names: readonly string[], options: GetO
   });
 }
 
+interface Printed {
+  readonly apiVersion?: string;
+  readonly kind?: string;
+  readonly metadata: { readonly managedFields?: unknown };
+}
+
+interface Answered extends Printed {
+  readonly items?: readonly Printed[];
+}
+
+/** As kubectl prints them: who owns which field is left out, and an item of a list says what it is. */
+function objectsOf({ items, ...object }: Answered): readonly object[] {
+  const { apiVersion, kind } = object;
+  const objects = items?.map((item) => ({ apiVersion, kind: kind?.replace(/List$/, ''), ...item })) ?? [object];
+  return objects.map((one) => ({ ...one, metadata: { ...one.metadata, managedFields: undefined } }));
+}
+
 async function printObjects(
   client: ApiClient,
   paths: readonly string[],
   { output, selector }: GetOptions,
   signal: AbortSignal,
 ): Promise<void> {
-  const answers = await Promise.all(paths.map((path) => client.read(path, { labelSelector: selector }, signal)));
-  const [only] = answers;
-  const shown =
-    answers.length === 1 && only !== undefined
-      ? only
-      : { apiVersion: 'v1', kind: 'List', metadata: {}, items: answers };
+  const read = (path: string): Promise<unknown> => client.read(path, { labelSelector: selector }, signal);
+  const answers = (await Promise.all(paths.map(read))) as readonly Answered[];
+  const items = answers.flatMap(objectsOf);
+  const [only] = answers.length === 1 && answers[0]?.items === undefined ? items : [];
+  const shown = only ?? { apiVersion: 'v1', kind: 'List', metadata: {}, items };
   process.stdout.write(output === 'json' ? `${showJson(shown)}\n` : showYaml(shown));
 }
 
@@ -117,26 +131,4 @@ async function printTable(
 
 function isIdle({ status }: ListedObject): boolean {
   return status?.conditions?.some(({ type, status: is }) => type === idleCondition && is === 'True') ?? false;
-}
-
-/** `mountlet apply`: manifests to the API server, for machines without kubectl. */
-export interface ApplyOptions extends ClusterOptions {
-  readonly filename: readonly string[];
-  readonly namespace?: string;
-}
-
-export function applyCommand(options: ApplyOptions): Promise<number> {
-  return reportingErrors(async () => {
-    const { signal } = new AbortController();
-    const files = await readSources(options.filename, () => openStandardInput(signal));
-    const { client, namespace } = await clusterClient(options);
-    try {
-      const kinds = await DiscoveredResources.ask(client, signal);
-      for await (const applied of applyManifests(files, options.namespace ?? namespace, client, kinds, signal)) {
-        process.stdout.write(`${applied.name} ${applied.outcome}\n`);
-      }
-    } finally {
-      await client.close();
-    }
-  });
 }

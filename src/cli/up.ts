@@ -3,11 +3,13 @@ import { accessSync, constants } from 'node:fs';
 import { delimiter, join, resolve } from 'node:path';
 import { chosenLoops } from '../agent/embedded/embedded-api-server.ts';
 import { type RunningMachine, startUp } from '../agent/embedded/up.ts';
+import type { AppliedObject } from '../agent/embedded/apply-manifests.ts';
 import { readSources } from '../agent/machine/manifests-folder-reader.ts';
-import type { LogLevel } from '../agent/node/notices.ts';
+import type { LogLevel, LogLine } from '../agent/node/notices.ts';
 import { systemClock } from '../base/clock.ts';
-import { messageOf } from '../base/errors.ts';
+import { OperatingError, messageOf } from '../base/errors.ts';
 import { runTask } from '../base/run-task.ts';
+import { printApplied } from './apply.ts';
 import { farewell, settingsOf } from './agent.ts';
 import { logPrinter, notePrinter, noticePrinter } from './log-printer.ts';
 import {
@@ -40,7 +42,7 @@ export interface UpOptions extends SandboxOptions, LoopOptions {
  */
 const nodeDefaults = { address: '127.0.0.1', port: 0, nodeIP: '127.0.0.1', kubeAPIQPS: 1_000, kubeAPIBurst: 1_000 };
 
-export function upCommand(options: UpOptions): Promise<number> {
+export function upCommand(paths: readonly string[], options: UpOptions): Promise<number> {
   return reportingErrors(async () => {
     const stateDirectory = resolve(options.state ?? defaultStateDirectory());
     const print = logPrinter(options.logFormat, options.logLevel);
@@ -48,7 +50,7 @@ export function upCommand(options: UpOptions): Promise<number> {
     const note = notePrinter(options.logFormat, print);
     const say = (text: string): void => void (options.logFormat === 'text' && process.stdout.write(text));
     const stop = new AbortController();
-    const files = await readSources(options.apply ?? [], () => openStandardInput(stop.signal));
+    const files = await readSources(paths, () => openStandardInput(stop.signal));
     const stopped = untilSignal().then(() => stop.abort());
     const settings = settingsOf(options, { rootDirectory: join(stateDirectory, 'node') }, nodeDefaults, note);
     if (settings.serving.certificate !== undefined || settings.serving.clientAuthorityFile !== undefined)
@@ -102,9 +104,7 @@ export function upCommand(options: UpOptions): Promise<number> {
       const guide = guideSettings(stateDirectory);
       const program = guide.hasKubectl ? 'kubectl' : 'npx mountlet';
       if (files.length === 0) say(`  add pods     ${program} apply --kubeconfig ${machine.kubeconfig} -f app.yaml\n`);
-      for await (const { name, outcome } of files.length > 0 ? machine.apply(files, stop.signal) : []) {
-        say(`${name} ${outcome}\n`);
-      }
+      else await applyFiles(machine.apply(files, stop.signal), say, print);
       const show = (ended: AbortSignal): Promise<void> => showFirstPod(machine, guide, say, ended);
       const showing = runTask('the guide', show, { clock: systemClock, notify }, stop.signal);
       await Promise.race([machine.node.ended, stopped]);
@@ -118,6 +118,17 @@ export function upCommand(options: UpOptions): Promise<number> {
       say(farewell(options.drain));
     }
   }, options.logFormat);
+}
+
+/** Whoever starts it may have made a mistake in one file of many: what is right runs, and the rest is named. */
+async function applyFiles(
+  objects: AsyncIterable<AppliedObject>,
+  say: (text: string) => void,
+  print: (line: LogLine) => void,
+): Promise<void> {
+  const { applied, problems } = await printApplied(objects, say);
+  if (applied === 0) throw new OperatingError('ManifestUnusable', problems.join('\n'));
+  for (const message of problems) print({ level: 'error', kind: 'ManifestRefused', message });
 }
 
 function greet({ url, kubeconfig }: RunningMachine, stateDirectory: string): string {

@@ -1,5 +1,5 @@
 /** Which kinds an API server has, and where: what kubectl asks before it can apply a manifest or list `cm`. */
-import { ClientError } from './transport/transport.ts';
+import { MountletError } from '../base/errors.ts';
 import type { ApiClient } from './api/api-client.ts';
 import { apiVersionOf } from '../kube/schema/kind.ts';
 import type { ResourceReference } from './api/resource-reference.ts';
@@ -23,18 +23,30 @@ interface ResourceList {
 }
 
 interface GroupList {
-  readonly groups?: readonly { readonly preferredVersion: { readonly groupVersion: string } }[];
+  readonly groups?: readonly {
+    readonly preferredVersion: { readonly groupVersion: string };
+    readonly versions?: readonly { readonly groupVersion: string }[];
+  }[];
+}
+
+export class UnknownKindError extends MountletError {
+  readonly reason = 'UnknownKind';
 }
 
 export class DiscoveredResources {
+  /** Each once, in the version that its group prefers or else the first that has it. */
   readonly all: readonly DiscoveredResource[];
+  readonly #inAllVersions: readonly DiscoveredResource[];
 
   constructor(resources: readonly DiscoveredResource[]) {
-    this.all = resources;
+    const byName = new Map<string, DiscoveredResource>();
+    for (const one of resources.toReversed()) byName.set(`${one.plural}.${one.group}`, one);
+    this.all = resources.filter((one) => byName.get(`${one.plural}.${one.group}`) === one);
+    this.#inAllVersions = resources;
   }
 
   /**
-   * One request for each group. A group may be served by another server, which is away: `without` hears of it and the rest is
+   * One request for each version of a group. A group may be served by another server, which is away: `without` hears of it and the rest is
    * answered; absent, all of it fails.
    */
   static async ask(
@@ -52,17 +64,17 @@ export class DiscoveredResources {
         return {};
       }
     };
-    const paths = groups.map(({ preferredVersion }) => `/apis/${preferredVersion.groupVersion}`);
+    const versions = groups.flatMap((group) => [group.preferredVersion, ...(group.versions ?? [])]);
+    const paths = [...new Set(versions.map(({ groupVersion }) => `/apis/${groupVersion}`))];
     const lists = await Promise.all([client.read('/api/v1', {}, signal), ...paths.map(read)]);
     return new DiscoveredResources(lists.flatMap((list) => resourcesOf(list as ResourceList)));
   }
 
   /** Of a manifest. */
   ofKind(apiVersion: string, kind: string): DiscoveredResource {
-    const found = this.all.find((one) => one.kind === kind && apiVersionOf(one) === apiVersion);
+    const found = this.#inAllVersions.find((one) => one.kind === kind && apiVersionOf(one) === apiVersion);
     if (found !== undefined) return found;
-    throw new ClientError(
-      'UnknownKind',
+    throw new UnknownKindError(
       `no matches for kind "${kind}" in version "${apiVersion}": this API server does not have it`,
     );
   }
@@ -76,7 +88,7 @@ export class DiscoveredResources {
     );
     if (found !== undefined) return found;
     const known = [...new Set(this.all.map(({ plural }) => plural))].sort().join(', ');
-    throw new ClientError('UnknownKind', `the server doesn't have a resource type "${name}"; it has ${known}`);
+    throw new UnknownKindError(`the server doesn't have a resource type "${name}"; it has ${known}`);
   }
 }
 

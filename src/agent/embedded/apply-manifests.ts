@@ -1,20 +1,23 @@
 /**
- * Puts manifests on an API server by server-side apply: `mountlet apply`, and `mountlet up --apply`. What an object may be is the
+ * Puts manifests on an API server by server-side apply: `mountlet apply`, and `mountlet up FILE`. What an object may be is the
  * server's to judge; here only the order and the words are.
  */
 import { OperatingError } from '../../base/errors.ts';
 import type { ApiClient } from '../../client/api/api-client.ts';
 import { ApiError, NotFoundError } from '../../client/api/api-errors.ts';
-import type { DiscoveredResources } from '../../client/discovery.ts';
+import { type DiscoveredResources, UnknownKindError } from '../../client/discovery.ts';
 import type { ManifestFile } from '../../kube/manifests/manifests.ts';
 import { parseYamlDocuments } from '../../kube/manifests/yaml-documents.ts';
 import { isRecord } from '../../kube/schema/equality.ts';
+import type { FieldPath } from '../../kube/schema/schema.ts';
 
 export interface AppliedObject {
   /** `configmap/web`. */
   readonly name: string;
   readonly namespace: string | undefined;
-  readonly outcome: 'created' | 'configured' | 'unchanged';
+  readonly outcome: 'created' | 'configured' | 'unchanged' | 'refused';
+  /** Why it was refused, with the place in the file. */
+  readonly problem?: string;
 }
 
 interface Manifest {
@@ -25,42 +28,63 @@ interface Manifest {
   readonly object: Readonly<Record<string, unknown>>;
 }
 
+type Client = Pick<ApiClient, 'get' | 'patch'>;
+
 const fieldManager = 'mountlet';
 
-/** Everything is read before anything is sent, and what others live in is sent first. */
+/**
+ * Everything is read before anything is sent, and what others live in is sent first. What the server refuses, or has no kind for,
+ * is reported in its turn; the rest is applied.
+ */
 export async function* applyManifests(
   files: readonly ManifestFile[],
   namespace: string,
-  client: Pick<ApiClient, 'get' | 'patch'>,
+  client: Client,
   kinds: DiscoveredResources,
   signal: AbortSignal,
 ): AsyncGenerator<AppliedObject> {
   const manifests = files.flatMap(readManifest).toSorted((a, b) => rank(a) - rank(b));
   if (manifests.length === 0) throw new OperatingError('ManifestUnusable', 'no objects found in these manifests');
-  const placed = manifests.map((manifest) => ({
-    manifest,
-    resource: kinds.ofKind(manifest.apiVersion, manifest.kind),
-  }));
-  for (const { manifest, resource } of placed) {
-    const { name } = manifest.metadata;
-    const place = { name, ...(resource.isNamespaced && { namespace: manifest.metadata.namespace ?? namespace }) };
-    const before = await client.get(resource, place, signal).catch((error: unknown) => {
-      if (error instanceof NotFoundError) return undefined;
-      throw error;
-    });
-    const options = { ...place, type: 'apply', fieldManager, force: true } as const;
-    const after = await client.patch(resource, options, manifest.object, signal).catch((error: unknown) => {
+  for (const manifest of manifests) {
+    const { where, kind, metadata } = manifest;
+    try {
+      yield await apply(manifest, namespace, client, kinds, signal);
+    } catch (error) {
+      if (!(error instanceof ApiError) && !(error instanceof UnknownKindError)) throw error;
       // The server names an object; its author needs the place in the file.
-      if (!(error instanceof ApiError)) throw error;
-      throw new OperatingError('ManifestUnusable', `${manifest.where}: ${error.message}`, { cause: error });
-    });
-    const isSame = before?.metadata.resourceVersion === after.metadata.resourceVersion;
-    yield {
-      name: `${resource.singular}${resource.group === '' ? '' : `.${resource.group}`}/${name}`,
-      namespace: place.namespace,
-      outcome: before === undefined ? 'created' : isSame ? 'unchanged' : 'configured',
-    };
+      const about = error instanceof UnknownKindError ? `${kind} "${metadata.name}": ` : '';
+      yield {
+        name: `${kind.toLowerCase()}/${metadata.name}`,
+        namespace: metadata.namespace ?? namespace,
+        outcome: 'refused',
+        problem: `${where}: ${about}${error.message}`,
+      };
+    }
   }
+}
+
+async function apply(
+  { apiVersion, kind, metadata, object }: Manifest,
+  namespace: string,
+  client: Client,
+  kinds: DiscoveredResources,
+  signal: AbortSignal,
+): Promise<AppliedObject> {
+  const { name } = metadata;
+  const resource = kinds.ofKind(apiVersion, kind);
+  const place = { name, ...(resource.isNamespaced && { namespace: metadata.namespace ?? namespace }) };
+  const before = await client.get(resource, place, signal).catch((error: unknown) => {
+    if (error instanceof NotFoundError) return undefined;
+    throw error;
+  });
+  const options = { ...place, type: 'apply', fieldManager, force: true } as const;
+  const after = await client.patch(resource, options, object, signal);
+  const isSame = before?.metadata.resourceVersion === after.metadata.resourceVersion;
+  return {
+    name: `${resource.singular}${resource.group === '' ? '' : `.${resource.group}`}/${name}`,
+    namespace: place.namespace,
+    outcome: before === undefined ? 'created' : isSame ? 'unchanged' : 'configured',
+  };
 }
 
 /** Namespaces before what is in them, and pods after everything they name. */
@@ -78,15 +102,26 @@ function readManifest({ name, text }: ManifestFile): Manifest[] {
         `${name}:${problem.position.line}:${problem.position.column}: ${problem.message}`,
       );
     }
-    return value === undefined || value === null ? [] : objectsOf(`${name}:${document.locate([]).line}`, value);
+    if (value === undefined || value === null) return [];
+    return objectsOf((path) => `${name}:${document.locate(path).line}`, value, []);
   });
 }
 
-function objectsOf(where: string, value: unknown): Manifest[] {
+type Locate = (path: FieldPath) => string;
+
+interface ObjectType {
+  readonly apiVersion?: unknown;
+  readonly kind?: unknown;
+}
+
+function objectsOf(locate: Locate, value: unknown, path: FieldPath, ofList: ObjectType = {}): Manifest[] {
+  const where = locate(path);
   if (!isRecord(value)) throw new OperatingError('ManifestUnusable', `${where}: this is no Kubernetes object`);
-  const { apiVersion, kind, metadata, items } = value;
+  // Items of a PodList need not say that they are Pods.
+  const { apiVersion = ofList.apiVersion, kind = ofList.kind, metadata, items } = value;
   if (typeof kind === 'string' && kind.endsWith('List') && Array.isArray(items)) {
-    return items.flatMap((item) => objectsOf(where, item));
+    const ofItems = kind === 'List' ? {} : { apiVersion, kind: kind.slice(0, -'List'.length) };
+    return items.flatMap((item, index) => objectsOf(locate, item, [...path, 'items', index], ofItems));
   }
   if (typeof apiVersion !== 'string' || typeof kind !== 'string') {
     throw new OperatingError('ManifestUnusable', `${where}: apiVersion and kind must be set`);
@@ -96,6 +131,33 @@ function objectsOf(where: string, value: unknown): Manifest[] {
   }
   const { name, namespace } = metadata;
   return [
-    { where, apiVersion, kind, metadata: { name, ...(typeof namespace === 'string' && { namespace }) }, object: value },
+    {
+      where,
+      apiVersion,
+      kind,
+      metadata: { name, ...(typeof namespace === 'string' && { namespace }) },
+      object: { ...authored(value, metadata), apiVersion, kind },
+    },
   ];
+}
+
+/** The server's own, which an object has that was printed by it: to apply it again is to wish for the rest. */
+const serverSet = new Set([
+  'managedFields',
+  'resourceVersion',
+  'uid',
+  'generation',
+  'creationTimestamp',
+  'deletionTimestamp',
+  'deletionGracePeriodSeconds',
+  'selfLink',
+]);
+
+function authored(
+  object: Readonly<Record<string, unknown>>,
+  metadata: Readonly<Record<string, unknown>>,
+): Readonly<Record<string, unknown>> {
+  const kept = Object.entries(metadata).filter(([field]) => !serverSet.has(field));
+  const fields = Object.entries(object).filter(([field]) => field !== 'status');
+  return { ...Object.fromEntries(fields), metadata: Object.fromEntries(kept) };
 }

@@ -172,8 +172,15 @@ const knownSeeds: Readonly<Record<string, object>> = {
   persistentvolumes: { spec: { ...spec, capacity, hostPath: { path: '/x' } } },
 };
 
+interface Creator {
+  send(
+    path: string,
+    request: { readonly method: string; readonly body: string; readonly headers: Readonly<Record<string, string>> },
+  ): Promise<Pick<TestResponse, 'status' | 'json'>>;
+}
+
 /** An object that the server takes; undefined where its errors do not lead to one. */
-async function accepted(client: TestClient, resource: Resource): Promise<Json | undefined> {
+export async function accepted(client: Creator, resource: Resource): Promise<Json | undefined> {
   const head = { apiVersion: apiVersionOf(resource), kind: resource.kind };
   const name = `seed-${resource.plural}`;
   let object: unknown = knownSeeds[resource.plural] ?? plausible(resource.shape, 0);
@@ -188,7 +195,7 @@ async function accepted(client: TestClient, resource: Resource): Promise<Json | 
 
 const headers = { 'content-type': 'application/json' };
 
-function collectionOf({ group, version, plural, namespaced }: Resource): string {
+export function collectionOf({ group, version, plural, namespaced }: Resource): string {
   const root = group === '' ? `/api/${version}` : `/apis/${group}/${version}`;
   return namespaced ? `${root}/namespaces/default/${plural}` : `${root}/${plural}`;
 }
