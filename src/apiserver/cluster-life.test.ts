@@ -59,7 +59,9 @@ test('the objects every cluster has are there before the first request', async (
     assert.equal((await client.send(`${core}/${namespace}/serviceaccounts/default`)).status, 200);
   }
   const { json: service } = await client.send(`${core}/default/services/kubernetes`);
-  assert.equal(service.spec.clusterIP, '10.0.0.1');
+  assert.deepEqual([service.spec.clusterIP, service.spec.ports[0].port], ['10.96.0.1', 443]);
+  const { json: endpoints } = await client.send(`${core}/default/endpoints/kubernetes`);
+  assert.deepEqual(endpoints.subsets[0].addresses, [{ ip: '10.0.0.1' }]);
 });
 
 test('a new namespace gets its account and certificates; a damaged or lost one is restored', async (t) => {

@@ -4,17 +4,18 @@
  */
 import { isDeepStrictEqual } from 'node:util';
 import { MountletError } from '../base/errors.ts';
+import type { Endpoints } from '../kube/kinds/endpoints.ts';
 import type { ConfigMap } from '../kube/kinds/config-map.ts';
 import { systemPriorityClasses } from '../kube/kinds/policy/priority-class.ts';
-import type { Service } from '../kube/kinds/service.ts';
+import { type Service, apiServerAnnotation } from '../kube/kinds/service.ts';
 import type { KubeObject } from '../kube/schema/kind.ts';
 import { type Cluster, type ControllerDeps, coreKind, kindNamed, unlessRefused } from './cluster/cluster.ts';
 import { WorkQueue } from './cluster/work-queue.ts';
 
 export interface DefaultObjectDeps extends ControllerDeps {
   readonly authorityPem: string;
-  /** Where pods reach this server. */
-  readonly endpoint: { readonly address: string; readonly port: number };
+  /** Where this server listens, and the address of its Service. */
+  readonly endpoint: { readonly address: string; readonly port: number; readonly serviceAddress: string };
 }
 
 /** An object that every namespace has. */
@@ -79,7 +80,8 @@ export async function ensureDefaultObjects(
     }
     for (const priorityClass of systemPriorityClasses) await ensurePriorityClass(cluster, priorityClass);
     await ensureClientAuthority(deps, cluster);
-    await ensureService(deps, cluster);
+    // Its address may be another Service's, of a store from before this server gave addresses: no reason not to start.
+    await unlessRefused(ensureService(deps, cluster), 422);
   } catch (error) {
     if (isNew || !(error instanceof MountletError) || error.reason !== 'DiskFull') throw error;
     deps.notify({ kind: 'ControllerFailed', controller, object: 'default', error });
@@ -90,13 +92,21 @@ export async function ensureDefaultObjects(
 export async function runServerService(deps: DefaultObjectDeps, signal: AbortSignal): Promise<void> {
   const cluster = deps.clusterFor(controller, signal);
   const queue = new WorkQueue(controller, deps);
-  const stop = cluster.watch(coreKind(cluster, 'Namespace'), ({ type, key }) => {
-    if (type === 'put' && cluster.placeOf(key).name === 'default') queue.touch(key);
-  });
+  const stops = [
+    cluster.watch(coreKind(cluster, 'Namespace'), ({ type, key }) => {
+      if (type === 'put' && cluster.placeOf(key).name === 'default') queue.touch(controller);
+    }),
+    ...['Service', 'Endpoints'].map((kind) =>
+      cluster.watch(coreKind(cluster, kind), ({ key }) => {
+        const { namespace, name } = cluster.placeOf(key);
+        if (namespace === 'default' && name === 'kubernetes') queue.touch(controller);
+      }),
+    ),
+  ];
   try {
     await queue.run(() => ensureService(deps, cluster), signal);
   } finally {
-    stop();
+    for (const stop of stops) stop();
   }
 }
 
@@ -127,17 +137,49 @@ async function ensureIn(namespace: string, companion: Companion, cluster: Cluste
 }
 
 async function ensureService(deps: DefaultObjectDeps, cluster: Cluster): Promise<void> {
-  const { address, port } = deps.endpoint;
+  const { address, port, serviceAddress } = deps.endpoint;
+  const name = 'kubernetes';
   const labels = { component: 'apiserver', provider: 'kubernetes' };
-  const ports = [{ name: 'https', protocol: 'TCP', port, targetPort: port }];
-  const spec = { clusterIP: address, clusterIPs: [address], type: 'ClusterIP', sessionAffinity: 'None', ports };
-  const wanted: Service = { metadata: { name: 'kubernetes', labels }, spec };
-  const key = cluster.keyOf(coreKind(cluster, 'Service'), 'default', 'kubernetes');
+  const place = `${address.includes(':') ? `[${address}]` : address}:${port}`;
+  const annotations = { [apiServerAnnotation]: place };
+  const ports = [{ name: 'https', protocol: 'TCP', port: 443, targetPort: port }];
+  const spec = { clusterIP: serviceAddress, clusterIPs: [serviceAddress], type: 'ClusterIP', ports };
+  const key = cluster.keyOf(coreKind(cluster, 'Service'), 'default', name);
   const existing = (await cluster.get(key)) as Service | undefined;
-  if (existing?.spec.clusterIP === address && isDeepStrictEqual(existing.spec.ports, ports)) return;
-  // The address of a Service cannot change: when the server has moved it is another Service.
-  if (existing !== undefined) await unlessRefused(cluster.delete(key), 404);
-  await ensure(cluster, 'Service', 'default', wanted);
+  // The address of a Service cannot change: with another one it is another Service.
+  if (existing !== undefined && existing.spec.clusterIP !== serviceAddress) {
+    await unlessRefused(cluster.delete(key), 404);
+  }
+  await ensure(
+    cluster,
+    'Service',
+    'default',
+    { metadata: { name, labels, annotations }, spec } as Service,
+    (current) => {
+      const { metadata, spec: now } = current as Service;
+      const isSame = metadata.annotations?.[apiServerAnnotation] === place && isDeepStrictEqual(now.ports, ports);
+      if (isSame) return current;
+      const kept = { ...metadata, annotations: { ...metadata.annotations, ...annotations } };
+      return { ...current, metadata: kept, spec: { ...now, ports } } as KubeObject;
+    },
+  );
+  await ensureEndpoints(deps, cluster);
+}
+
+/**
+ * The server's own loopback address means nothing to others: a pod on its machine finds what listens there at the address of
+ * the Service.
+ */
+async function ensureEndpoints({ endpoint }: DefaultObjectDeps, cluster: Cluster): Promise<void> {
+  const { address, port, serviceAddress } = endpoint;
+  const ip = address.startsWith('127.') || address === '::1' ? serviceAddress : address;
+  const ports = [{ name: 'https', port, protocol: 'TCP' }];
+  const subsets = [{ addresses: [{ ip }], ports }];
+  const labels = { 'endpointslice.kubernetes.io/skip-mirror': 'true' };
+  const endpoints: Endpoints = { metadata: { name: 'kubernetes', labels }, subsets };
+  await ensure(cluster, 'Endpoints', 'default', endpoints, (current) =>
+    isDeepStrictEqual((current as Endpoints).subsets, subsets) ? current : ({ ...current, subsets } as KubeObject),
+  );
 }
 
 async function ensurePriorityClass(cluster: Cluster, priorityClass: KubeObject): Promise<void> {

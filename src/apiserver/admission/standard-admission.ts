@@ -11,10 +11,14 @@ import { nodeRestrictionAdmission } from './node-restriction.ts';
 import { priorityAdmission } from './priority-admission.ts';
 import { runtimeClassAdmission } from './runtime-class-admission.ts';
 import { serviceAccountAdmission } from './service-account-admission.ts';
+import { serviceAllocation } from './service-allocation.ts';
+import type { ServicePool } from './service-claims.ts';
 import { storageAdmission } from './storage-admission.ts';
 
-export function standardAdmission(deps: Parameters<typeof serviceAccountAdmission>[0]): readonly AdmissionStep[] {
-  const { store } = deps;
+type AdmissionDeps = Parameters<typeof serviceAccountAdmission>[0] & { readonly services: ServicePool };
+
+export function standardAdmission(deps: AdmissionDeps): readonly AdmissionStep[] {
+  const { store, services } = deps;
   return [
     namespaceLifecycle(store),
     nodeRestrictionAdmission(store),
@@ -23,6 +27,7 @@ export function standardAdmission(deps: Parameters<typeof serviceAccountAdmissio
     runtimeClassAdmission(store),
     storageAdmission(store),
     serviceAccountAdmission(deps),
+    serviceAllocation(services),
   ];
 }
 

@@ -1,17 +1,24 @@
-/** Services and Endpoints: kept for those who read them. No address is handed out here; a service has the one it was given. */
+/** Services and Endpoints. What a Service is given, its address and its node ports, is admission's business. */
+import { isDeepStrictEqual } from 'node:util';
 import { type Endpoints, endpointsKind } from '../../kube/kinds/endpoints.ts';
-import { type Service, serviceKind } from '../../kube/kinds/service.ts';
+import {
+  isExternallyAccessible,
+  needsHealthCheckPort,
+  needsNodePorts,
+  validateServiceStatusUpdate,
+} from '../../kube/kinds/service-validation.ts';
+import { type Service, type ServiceSpec, serviceKind } from '../../kube/kinds/service.ts';
 import { compareByteOrder } from '../../kube/values/go-text.ts';
 import { ageColumn, nameColumn, orNone, text, wide } from '../model/columns.ts';
-import { keepFields, resource } from '../model/resource.ts';
-import { plainStatus } from './storage.ts';
+import { keepFields, resource, statusOf } from '../model/resource.ts';
 
 const endpointsShown = 3;
 
 export const services = resource(serviceKind, {
-  subresources: [plainStatus()],
-  prepareForCreate: (object) => withAddressList({ ...object, status: { loadBalancer: {} } }),
-  prepareForUpdate: (object, old) => withAddressList(withAddressOf(old, keepFields(object, old, 'status'))),
+  subresources: [statusOf(validateServiceStatusUpdate)],
+  prepareForCreate: (object) => withoutOddPolicy({ ...object, status: { loadBalancer: {} } }),
+  prepareForUpdate: (object, old) => withoutOddPolicy(fitToType(keepFields(object, old, 'status'), old.spec)),
+  warnings: warningsOf,
   fields: {
     'spec.clusterIP': ({ spec }) => spec.clusterIP ?? '',
     'spec.type': ({ spec }) => spec.type ?? '',
@@ -34,28 +41,58 @@ export const endpointsResource = resource(endpointsKind, {
   allowsCreateOnUpdate: true,
 });
 
-/** The single address and the list say the same. */
-function withAddressList(object: Service): Service {
-  const { clusterIP = '', clusterIPs = [] } = object.spec;
-  if (object.spec.type === 'ExternalName') return object;
-  if (clusterIP !== '' && clusterIPs.length === 0) {
-    return { ...object, spec: { ...object.spec, clusterIPs: [clusterIP] } };
-  }
-  const [first] = clusterIPs;
-  if (clusterIP !== '' || first === undefined) return object;
-  return { ...object, spec: { ...object.spec, clusterIP: first } };
+function withoutOddPolicy(object: Service): Service {
+  if (object.spec.type !== 'ExternalName') return object;
+  const { internalTrafficPolicy: _, ...spec } = object.spec;
+  return { ...object, spec };
 }
 
-/** Who leaves the address out of an update does not mean to change it. */
-function withAddressOf(old: Service, object: Service): Service {
-  const { spec } = object;
-  const isNamed = (spec.clusterIP ?? '') !== '' || (spec.clusterIPs ?? []).length > 0;
-  if (isNamed || spec.type === 'ExternalName' || old.spec.type === 'ExternalName') return object;
-  const { clusterIP, clusterIPs } = old.spec;
-  return {
-    ...object,
-    spec: { ...spec, ...(clusterIP !== undefined && { clusterIP }), ...(clusterIPs && { clusterIPs }) },
+/**
+ * Who changes the type, and leaves as it was what was given for the old type alone, does not mean to keep it. What was
+ * changed together with the type is left to validation.
+ */
+function fitToType(object: Service, old: ServiceSpec): Service {
+  const spec: { -readonly [Field in keyof ServiceSpec]: ServiceSpec[Field] } = { ...object.spec };
+  const dropSame = (...fields: readonly (keyof ServiceSpec)[]): void => {
+    for (const field of fields) if (isDeepStrictEqual(spec[field], old[field])) Reflect.deleteProperty(spec, field);
   };
+  if (old.type !== 'ExternalName' && spec.type === 'ExternalName') {
+    if (isDeepStrictEqual([spec.clusterIP, spec.clusterIPs], [old.clusterIP, old.clusterIPs])) {
+      dropSame('clusterIP', 'clusterIPs');
+    }
+    dropSame('ipFamilies', 'ipFamilyPolicy');
+  }
+  const before = new Set((old.ports ?? []).map(({ nodePort = 0 }) => nodePort).concat(0));
+  if (needsNodePorts(old) && !needsNodePorts(spec) && spec.ports?.every(({ nodePort = 0 }) => before.has(nodePort))) {
+    spec.ports = spec.ports.map((port) => keepFields(port, { port: port.port }, 'nodePort'));
+  }
+  if (needsHealthCheckPort(old) && !needsHealthCheckPort(spec)) dropSame('healthCheckNodePort');
+  if (old.type === 'LoadBalancer' && spec.type !== 'LoadBalancer') {
+    dropSame('allocateLoadBalancerNodePorts', 'loadBalancerClass');
+  }
+  if (isExternallyAccessible(old) && !isExternallyAccessible(spec)) dropSame('externalTrafficPolicy');
+  if (spec.type === 'LoadBalancer') return { ...object, spec };
+  return { ...object, spec, status: { ...object.status, loadBalancer: {} } };
+}
+
+function warningsOf({ metadata, spec }: Service): readonly string[] {
+  const { type = 'ClusterIP', externalIPs = [], trafficDistribution: distribution } = spec;
+  const isHeadless = type === 'ClusterIP' && spec.clusterIP === 'None';
+  const isName = type === 'ExternalName';
+  const affinity = spec.sessionAffinity ?? 'None';
+  const warnings: (readonly [boolean, string])[] = [
+    [
+      metadata.annotations?.['service.kubernetes.io/topology-aware-hints'] !== undefined,
+      'annotation service.kubernetes.io/topology-aware-hints is deprecated, please use service.kubernetes.io/topology-mode instead',
+    ],
+    [isHeadless && (spec.loadBalancerIP ?? '') !== '', 'spec.loadBalancerIP is ignored for headless services'],
+    [isHeadless && externalIPs.length > 0, 'spec.externalIPs is ignored for headless services'],
+    [isHeadless && affinity !== 'None', 'spec.SessionAffinity is ignored for headless services'],
+    [isName && externalIPs.length > 0, 'spec.externalIPs is ignored when spec.type is "ExternalName"'],
+    [!isName && (spec.externalName ?? '') !== '', 'spec.externalName is ignored when spec.type is not "ExternalName"'],
+    [distribution === 'PreferClose', 'spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"'],
+  ];
+  return warnings.flatMap(([holds, warning]) => (holds ? [warning] : []));
 }
 
 function externalAddresses({ spec, status }: Service): string {

@@ -298,17 +298,31 @@ for (const { it, status, says } of statuses) {
   });
 }
 
-test('a service says its address in both places, and an update that leaves it out keeps it', () => {
+test('a service that changes its type loses what it had for the old type alone', () => {
   const from = (spec: object) => decoded(serviceShape, { metadata: { name: 's' }, spec });
   const created = services.prepareForCreate(from({ type: 'ClusterIP', clusterIP: '10.0.0.1' }), now);
-  assert.deepEqual(created.spec.clusterIPs, ['10.0.0.1']);
   assert.deepEqual(created.status, { loadBalancer: {} });
-  assert.equal(services.prepareForCreate(from({ clusterIPs: ['10.0.0.2'] }), now).spec.clusterIP, '10.0.0.2');
-  const updated = services.prepareForUpdate(from({ type: 'NodePort' }), created, now);
-  assert.deepEqual(updated.spec, { type: 'NodePort', clusterIP: '10.0.0.1', clusterIPs: ['10.0.0.1'] });
-  assert.deepEqual(updated.status, created.status);
-  const named = services.prepareForUpdate(from({ type: 'ExternalName', externalName: 'x' }), created, now);
-  assert.equal(named.spec.clusterIP, undefined);
+  const balanced = from({
+    type: 'LoadBalancer',
+    externalTrafficPolicy: 'Local',
+    healthCheckNodePort: 30100,
+    allocateLoadBalancerNodePorts: true,
+    ports: [{ port: 80, nodePort: 30080 }],
+  });
+  const inside = services.prepareForUpdate(
+    { ...balanced, spec: { ...balanced.spec, type: 'ClusterIP' } },
+    balanced,
+    now,
+  );
+  assert.deepEqual(inside.spec, { type: 'ClusterIP', ports: [{ port: 80 }] });
+  // What is changed with the type is the user's own wish, and validation's business.
+  const ports = [{ port: 80, nodePort: 30081 }];
+  const odd = services.prepareForUpdate(from({ type: 'ClusterIP', healthCheckNodePort: 30101, ports }), balanced, now);
+  assert.deepEqual(odd.spec, { type: 'ClusterIP', healthCheckNodePort: 30101, ports });
+  const addressed = from({ type: 'ClusterIP', clusterIP: '10.0.0.1', clusterIPs: ['10.0.0.1'], ipFamilies: ['IPv4'] });
+  const named = { ...addressed, spec: { ...addressed.spec, type: 'ExternalName', externalName: 'x' } };
+  const outside = services.prepareForUpdate(named, addressed, now);
+  assert.deepEqual(outside.spec, { type: 'ExternalName', externalName: 'x' });
   assert.deepEqual(updateOf(services, 'status').prepare(from({}), created, now).spec, created.spec);
 });
 

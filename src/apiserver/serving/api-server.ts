@@ -6,6 +6,9 @@ import { setMaxListeners } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { onAbort } from '../../base/abort.ts';
 import type { Clock } from '../../base/clock.ts';
+import { OperatingError } from '../../base/errors.ts';
+import { ServiceRange, defaultServiceRange } from '../../kube/values/service-range.ts';
+import { followServiceClaims } from '../admission/service-claims.ts';
 import { standardAdmission } from '../admission/standard-admission.ts';
 import { buildDiscovery } from '../documents/discovery.ts';
 import { OpenApiDocuments } from '../documents/openapi.ts';
@@ -47,8 +50,10 @@ export interface ApiServerSettings {
   readonly tls: TlsSettings | undefined;
   /** The certificate authority that pods trust, in PEM; becomes ConfigMap kube-root-ca.crt. */
   readonly authorityPem: string;
-  /** The address by which pods reach this server: that of Service `kubernetes`. */
+  /** The address by which pods reach this server: Service `kubernetes` leads there. */
   readonly advertisedAddress: string;
+  /** What Services get their addresses of, `10.96.0.0/16`: IPv4, from /12 to /29. It overlaps no network of nodes or pods. */
+  readonly serviceRange?: string;
   readonly version: VersionInfo;
   readonly staticTokens: readonly StaticToken[];
   readonly allowsAnonymous: boolean;
@@ -77,8 +82,8 @@ interface ControllerHost extends Pick<ApiServerDeps, 'clock' | 'random' | 'notif
   /** The cluster as this controller sees it: its writes bear its name. */
   readonly clusterFor: (controller: string, signal: AbortSignal) => StoreCluster;
   readonly authorityPem: string;
-  /** Where pods reach this server. */
-  readonly endpoint: { readonly address: string; readonly port: number };
+  /** Where this server listens, and the address of its Service. */
+  readonly endpoint: { readonly address: string; readonly port: number; readonly serviceAddress: string };
 }
 
 interface RunningControllers {
@@ -117,8 +122,10 @@ export async function startApiServer(
   const tokens = new TokenIssuer({ clock, subjects: new StoredObjects(store) }, settings.tokens);
   const authenticator = new Authenticator({ accountTokens: tokens }, settings);
   const authorizer = new Authorizer({ relations: graph }, settings.authorization);
-  const admission = standardAdmission({ store, clock, random });
-  const large = new LargeRequests({ store, clock }, workerDefaults);
+  const range = serviceRangeOf(settings);
+  const { claims: services, unfollow: unfollowServices } = followServiceClaims(store, range);
+  const admission = standardAdmission({ store, clock, random, services });
+  const large = new LargeRequests({ store, clock, services }, workerDefaults);
   const writes = { store, clock, random, admission };
   const metrics = new ApiMetrics({ watches: () => hub.size, objectCounts: () => countObjects(store, resources) });
   const router = new Router({
@@ -181,7 +188,8 @@ export async function startApiServer(
     contentType: 'application/jwk-set+json',
     body: JSON.stringify(jsonWebKeySet(settings.tokens)),
   });
-  const endpoint = { address: settings.advertisedAddress, port: listener.address.port };
+  const { port } = listener.address;
+  const endpoint = { address: settings.advertisedAddress, port, serviceAddress: range.first };
   const clusterFor = (controller: string, until: AbortSignal): StoreCluster =>
     new StoreCluster({ ...writes, resources }, controller, until);
   const host = { clock, random, notify, clusterFor, authorityPem: settings.authorityPem, endpoint };
@@ -200,6 +208,7 @@ export async function startApiServer(
     await open.close();
     await large.close();
     unfollow();
+    unfollowServices();
   };
   try {
     await controllers.settled;
@@ -211,6 +220,13 @@ export async function startApiServer(
   if (signal.aborted) await close();
   else stopListening = onAbort(signal, () => void close());
   return { url, address: listener.address, serve: (exchange) => serve(exchange, () => true), close };
+}
+
+function serviceRangeOf({ serviceRange = defaultServiceRange }: ApiServerSettings): ServiceRange {
+  const range = ServiceRange.parse(serviceRange);
+  if (range !== undefined) return range;
+  const text = `Cannot hand out addresses of "${serviceRange}": give an IPv4 range from /12 to /29, as 10.96.0.0/16`;
+  throw new OperatingError('InvalidServiceRange', text);
 }
 
 function urlOf({ host, tls }: ApiServerSettings, { port }: AddressInfo): string {

@@ -6,6 +6,8 @@ import { type LargeRequest, configMapBody, largeRequests, seenAttacks } from '..
 import { MemoryStore } from '../../testing/servers/stores.ts';
 import { type TestApiServer, startTestApiServer } from '../../testing/servers/test-api-server.ts';
 import { type TestClient, type TestJson, type TestResponse, http1Client } from '../../testing/servers/test-client.ts';
+import { ServiceRange, defaultServiceRange } from '../../kube/values/service-range.ts';
+import { ServiceClaims } from '../admission/service-claims.ts';
 import { StatusError } from '../model/status.ts';
 import { configMaps } from '../resources/configuration.ts';
 import type { ApiRequest, Exchange } from '../rest/api-request.ts';
@@ -196,6 +198,10 @@ function patchOf(name: string, data: object): ApiRequest {
 }
 
 const key = '/registry/core/configmaps/default/shared';
+function servicesOf(store: MemoryStore): ServiceClaims {
+  return new ServiceClaims(store, ServiceRange.parse(defaultServiceRange) ?? assert.fail());
+}
+
 async function sharedStore(): Promise<MemoryStore> {
   const store = new MemoryStore();
   const metadata = { name: 'shared', namespace: 'default', uid: '1', resourceVersion: '2' };
@@ -219,7 +225,7 @@ test('a write that others have overtaken is decided again, on what they wrote', 
     }
     return stored;
   });
-  const large = new LargeRequests({ store, clock: { now: () => 0 } }, workerDefaults);
+  const large = new LargeRequests({ store, clock: { now: () => 0 }, services: servicesOf(store) }, workerDefaults);
   t.after(() => large.close());
   const reply = await large.handle('patch', patchOf('shared', { mine: '3' }));
   assert.ok(reply?.kind === 'raw');
@@ -234,7 +240,7 @@ const failures = [
 for (const { it, limits, code } of failures) {
   test(`a request that ${it} is refused, and hurts no other`, async (t) => {
     const store = await sharedStore();
-    const large = new LargeRequests({ store, clock: { now: () => 0 } }, limits);
+    const large = new LargeRequests({ store, clock: { now: () => 0 }, services: servicesOf(store) }, limits);
     t.after(() => large.close());
     for (let time = 0; time < 2; time += 1) {
       await assert.rejects(
@@ -249,7 +255,7 @@ for (const { it, limits, code } of failures) {
 test('what the store throws is what the request fails with, and the next one works', async (t) => {
   const store = await sharedStore();
   const full = t.mock.method(store, 'update', () => Promise.reject(new StoreFullError(key, 1)));
-  const large = new LargeRequests({ store, clock: { now: () => 0 } }, workerDefaults);
+  const large = new LargeRequests({ store, clock: { now: () => 0 }, services: servicesOf(store) }, workerDefaults);
   t.after(() => large.close());
   await assert.rejects(large.handle('patch', patchOf('shared', { mine: '3' })), StoreFullError);
   full.mock.restore();
@@ -259,7 +265,8 @@ test('what the store throws is what the request fails with, and the next one wor
 });
 
 test('more large requests than may wait are asked to come back', async (t) => {
-  const large = new LargeRequests({ store: await sharedStore(), clock: { now: () => 0 } }, workerDefaults);
+  const store = await sharedStore();
+  const large = new LargeRequests({ store, clock: { now: () => 0 }, services: servicesOf(store) }, workerDefaults);
   t.after(() => large.close());
   const answers = await Promise.allSettled(
     Array.from({ length: 20 }, (_, index) => large.handle('patch', patchOf('shared', { [`k${index}`]: '1' }))),

@@ -11,6 +11,7 @@ import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
 import type { Clock } from '../../base/clock.ts';
 import { errorCode } from '../../base/errors.ts';
 import { Semaphore } from '../../base/semaphore.ts';
+import type { ServiceClaims } from '../admission/service-claims.ts';
 import type { User } from '../identity/user.ts';
 import { type Status, StatusError, entityTooLarge, timedOut, tooManyRequests } from '../model/status.ts';
 import { objectKey, objectPrefix } from '../model/stored-objects.ts';
@@ -51,12 +52,14 @@ export type Question =
   | { readonly kind: 'revision' }
   | { readonly kind: 'get'; readonly key: string }
   | { readonly kind: 'list'; readonly request: ListRequest }
+  | { readonly kind: 'holder'; readonly claim: string }
   | Commit;
 
 export interface Answers {
   readonly revision: number;
   readonly get: StoredObject | undefined;
   readonly list: ListResult | Gone;
+  readonly holder: string | undefined;
   /** The revision of the write; undefined where something that was read has changed, so that it has to be decided again. */
   readonly commit: number | undefined;
 }
@@ -89,6 +92,8 @@ export interface Outcome {
 export interface WorkerData {
   readonly questions: MessagePort;
   readonly flag: SharedArrayBuffer;
+  /** What Services get their addresses of. */
+  readonly serviceRange: string;
 }
 
 interface RunningJob {
@@ -99,9 +104,16 @@ interface RunningJob {
   reject(error: unknown): void;
 }
 
+interface LargeRequestsDeps {
+  readonly store: Store;
+  readonly clock: Pick<Clock, 'now'>;
+  readonly services: ServiceClaims;
+}
+
 export class LargeRequests {
   readonly #store: Store;
   readonly #clock: Pick<Clock, 'now'>;
+  readonly #services: ServiceClaims;
   readonly #limits: typeof workerDefaults;
   readonly #one = new Semaphore(1);
   #waiting = 0;
@@ -110,12 +122,10 @@ export class LargeRequests {
   #idle: NodeJS.Timeout | undefined;
   #job: RunningJob | undefined;
 
-  constructor(
-    { store, clock }: { readonly store: Store; readonly clock: Pick<Clock, 'now'> },
-    limits: typeof workerDefaults,
-  ) {
+  constructor({ store, clock, services }: LargeRequestsDeps, limits: typeof workerDefaults) {
     this.#store = store;
     this.#clock = clock;
+    this.#services = services;
     this.#limits = limits;
   }
 
@@ -202,7 +212,7 @@ export class LargeRequests {
     const flag = new SharedArrayBuffer(4);
     const { port1: questions, port2: own } = new MessageChannel();
     const worker = new Worker(new URL('./request-worker.js', import.meta.url), {
-      workerData: { questions, flag } satisfies WorkerData,
+      workerData: { questions, flag, serviceRange: this.#services.range.text } satisfies WorkerData,
       transferList: [questions],
       resourceLimits: { maxOldGenerationSizeMb: this.#limits.heapMiBMax },
     });
@@ -243,6 +253,8 @@ export class LargeRequests {
         return this.#store.get(question.key);
       case 'list':
         return this.#list(question.request);
+      case 'holder':
+        return this.#services.holders()(question.claim);
       case 'commit':
         return this.#commit(question);
     }
@@ -266,6 +278,8 @@ export class LargeRequests {
     return this.#store.update<number | undefined>(key, (current, revision) => {
       const now = (one: string): number => (one === key ? current : this.#store.get(one))?.revision ?? 0;
       for (const [one, at] of read) if (now(one) !== at) return { kind: 'keep', result: undefined };
+      // What was free when it was decided may have gone to another meanwhile.
+      if (type === 'put' && this.#services.isTaken(key, value)) return { kind: 'keep', result: undefined };
       return { kind: type, value: value.replace(placeholder, String(revision)), result: revision };
     });
   }

@@ -2,6 +2,8 @@
 import { randomInt } from 'node:crypto';
 import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import { systemClock } from '../../base/clock.ts';
+import { ServiceRange } from '../../kube/values/service-range.ts';
+import type { ServicePool } from '../admission/service-claims.ts';
 import { standardAdmission } from '../admission/standard-admission.ts';
 import { systemRandom } from '../model/random.ts';
 import { ResourceTable } from '../model/resource.ts';
@@ -17,7 +19,7 @@ import type { Decision, ListRequest, ListResult, StoredObject } from '../store/s
 import type { Answers, Job, Outcome, Question, WorkerData } from './large-requests.ts';
 import { Warnings } from './send-reply.ts';
 
-const { questions, flag: shared } = workerData as WorkerData;
+const { questions, flag: shared, serviceRange } = workerData as WorkerData;
 const flag = new Int32Array(shared);
 
 /** Sleeps until the other thread has answered: decisions are made in one step and cannot wait otherwise. */
@@ -82,13 +84,17 @@ class DistantStore implements RequestStore {
   }
 }
 
+const range = ServiceRange.parse(serviceRange);
+if (range === undefined) throw new Error(`the range ${serviceRange}`);
+const services: ServicePool = { range, holders: () => (claim) => ask({ kind: 'holder', claim }) };
+
 const table = new ResourceTable(resources);
 
 async function run(job: Job): Promise<Outcome> {
   const { verb, info, user, representation, nowMs, headers } = job;
   const store = new DistantStore();
   const clock = { ...systemClock, now: () => nowMs };
-  const deps = { store, clock, random: systemRandom };
+  const deps = { store, clock, random: systemRandom, services };
   const handler = objectHandlers({ ...deps, admission: standardAdmission(deps) })[verb];
   const served = table.shownAt(info, info.resource, info.subresource);
   if (handler === undefined || served === undefined) throw new Error('a request for something that is not served');

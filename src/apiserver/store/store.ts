@@ -70,6 +70,8 @@ export interface Store {
   /** Found when the store was opened, for the log and the operator. */
   readonly damaged: readonly DamagedValue[];
   get(key: string): StoredObject | undefined;
+  /** The writes of such keys that are decided and not on disk yet: those that the next decision is made on top of. */
+  underway(prefix: string): readonly Pick<Change, 'key' | 'type' | 'value'>[];
   /** Throws a CompactedError when `atRevision` is too old and a FutureRevisionError when it is not reached yet. */
   list(request: ListRequest): ListResult;
   /**

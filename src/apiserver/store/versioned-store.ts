@@ -85,6 +85,10 @@ export class VersionedStore implements Store {
     return this.#committed.get(key);
   }
 
+  underway(prefix: string): readonly LoggedChange[] {
+    return [...this.#undurable.values()].filter(({ key }) => key.startsWith(prefix));
+  }
+
   list(request: ListRequest): ListResult {
     for (const [key, reason] of this.#damaged) {
       if (request.leavesOutDamaged !== true && key.startsWith(request.prefix)) throw damagedValue(key, reason);

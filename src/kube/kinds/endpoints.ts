@@ -1,4 +1,4 @@
-/** The addresses behind a Service. Kept for those who write and read them; nothing here fills them in. */
+/** The addresses behind a Service. Filled in by a controller for Services that select pods; whoever has others writes them. */
 import {
   type FieldError,
   invalidField,
@@ -97,7 +97,7 @@ function addressErrors({ ip, hostname = '', nodeName }: Address, path: FieldPath
 }
 
 /** An address that means another machine on every machine is of no use to others. */
-function reachErrors(ip: string, path: FieldPath): FieldError[] {
+export function reachErrors(ip: string, path: FieldPath): FieldError[] {
   const address = parseIpAddress(ip)?.text;
   if (address === undefined) return [];
   const refuse = (detail: string): FieldError[] => [invalidField(path, ip, detail)];

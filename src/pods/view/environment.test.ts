@@ -195,7 +195,13 @@ const good: readonly Good[] = [
     it: "a server on the machine's loopback address where a pod with a network of its own reaches it",
     container: {},
     services: [
-      aService({ name: 'kubernetes', namespace: 'default', clusterIP: '127.0.0.1', ports: [] }),
+      aService({
+        name: 'kubernetes',
+        namespace: 'default',
+        clusterIP: '10.96.0.1',
+        ports: [],
+        annotations: { 'mountlet.dev/api-server': '127.0.0.1:6443' },
+      }),
       aService({ name: 'db', clusterIP: '10.0.0.2', ports: [] }),
     ],
     loopbackIp: '10.96.0.1',

@@ -6,12 +6,13 @@
  * of the result is that of first definition. The kubelet's has none; ours is the same on every run, so that two
  * renderings of a pod can be compared.
  */
+import { isIP } from 'node:net';
 import type { Node } from '../../kube/kinds/node.ts';
 import type { EnvironmentSource, EnvironmentVariable } from '../../kube/kinds/pod/container.ts';
 import { isStaticPod, podNamespace } from '../../kube/kinds/pod/pod-identity.ts';
 import type { AnyContainer } from '../../kube/kinds/pod/pod-spec.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
-import type { Service } from '../../kube/kinds/service.ts';
+import { type Service, apiServerAnnotation } from '../../kube/kinds/service.ts';
 import { type VariableService, serviceVariablesOf } from '../../kube/references/environment.ts';
 import { compareByteOrder } from '../../kube/values/go-text.ts';
 import { EnvironmentObjects, type ObjectReaders } from './environment-objects.ts';
@@ -95,14 +96,22 @@ function variablesOfServices(pod: Pod, services: EnvironmentDeps['services']): R
   return new Map([...variables].sort(([a], [b]) => compareByteOrder(a, b)));
 }
 
-/** The API server's Service on a machine of its own has the loopback address, which is another one in a network of the pod's own. */
+/**
+ * The API server's Service as the pod can reach it: our server says where it listens, because the Service's own address leads
+ * there only where Services are served. The machine's loopback address is another one in a network of the pod's own.
+ */
 function reachable(services: EnvironmentDeps['services'], loopbackIp: string | undefined): EnvironmentDeps['services'] {
-  if (services === 'unsynced' || loopbackIp === undefined) return services;
-  return services.map((service) =>
-    service.spec.clusterIP?.startsWith('127.') === true
-      ? { ...service, spec: { ...service.spec, clusterIP: loopbackIp } }
-      : service,
-  );
+  if (services === 'unsynced') return services;
+  return services.map((service) => {
+    const { name, namespace, annotations } = service.metadata;
+    if (name !== 'kubernetes' || namespace !== 'default') return service;
+    const place = annotations?.[apiServerAnnotation] ?? '';
+    const [, host = '', port] = /^\[?([0-9a-f.:]+?)\]?:(\d{1,5})$/.exec(place) ?? [];
+    if (isIP(host) === 0) return service;
+    const clusterIP = host.startsWith('127.') ? (loopbackIp ?? host) : host;
+    const ports = service.spec.ports?.map((one) => ({ ...one, port: Number(port) }));
+    return { ...service, spec: { ...service.spec, clusterIP, ...(ports && { ports }) } };
+  });
 }
 
 /** Services of one name replace each other; those of different names all have variables. */

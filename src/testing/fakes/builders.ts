@@ -78,13 +78,16 @@ export function aService({
   namespace = 'shop',
   clusterIP = '10.0.0.1',
   ports = [{ port: 80, protocol: 'TCP' }],
+  annotations,
 }: {
   readonly name: string;
   readonly namespace?: string;
   readonly clusterIP?: string;
   readonly ports?: Service['spec']['ports'];
+  readonly annotations?: Readonly<Record<string, string>>;
 }): Service {
-  return { apiVersion: 'v1', kind: 'Service', metadata: { name, namespace }, spec: { clusterIP, ports: ports ?? [] } };
+  const metadata = { name, namespace, ...(annotations && { annotations }) };
+  return { apiVersion: 'v1', kind: 'Service', metadata, spec: { clusterIP, ports: ports ?? [] } };
 }
 
 export function aNode({

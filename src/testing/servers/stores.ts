@@ -67,6 +67,7 @@ export class MemoryStore implements Store {
   #revision = 1;
   #compacted = 0;
   #tail: Promise<void> = Promise.resolve();
+  readonly #underway = new Set<Change>();
 
   get revision(): number {
     return this.#revision;
@@ -82,6 +83,11 @@ export class MemoryStore implements Store {
 
   get(key: string): StoredObject | undefined {
     return this.#objects.get(key);
+  }
+
+  /** Those that no listener has heard of. */
+  underway(prefix: string): readonly Change[] {
+    return [...this.#underway].filter(({ key }) => key.startsWith(prefix));
   }
 
   list({ prefix, after, limit = Infinity, atRevision }: ListRequest): ListResult {
@@ -137,11 +143,13 @@ export class MemoryStore implements Store {
 
   #commit(change: Change): void {
     this.#log.push(change);
+    this.#underway.add(change);
     this.#tail = this.#announce(this.#tail, change);
   }
 
   async #announce(before: Promise<void>, change: Change): Promise<void> {
     await before;
+    this.#underway.delete(change);
     for (const listener of this.#listeners) listener([change]);
   }
 

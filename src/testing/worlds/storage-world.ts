@@ -3,7 +3,9 @@
  * what is one process elsewhere. Everything that a party does to the outside, a write to the API server or a change of the
  * disk, is a point with a number: a test that has counted them in one run can strike at each of them in another.
  */
+import assert from 'node:assert/strict';
 import { setMaxListeners } from 'node:events';
+import { ServiceClaims } from '../../apiserver/admission/service-claims.ts';
 import { standardAdmission } from '../../apiserver/admission/standard-admission.ts';
 import { ResourceTable } from '../../apiserver/model/resource.ts';
 import { objectPrefix, placeOfKey } from '../../apiserver/model/stored-objects.ts';
@@ -26,6 +28,7 @@ import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { PersistentVolumeClaim } from '../../kube/kinds/storage/persistent-volume-claim.ts';
 import { isTerminated } from '../../kube/references/claims.ts';
 import type { KubeObject } from '../../kube/schema/kind.ts';
+import { ServiceRange, defaultServiceRange } from '../../kube/values/service-range.ts';
 import { FakeClock } from '../fakes/fake-clock.ts';
 import { memoryStore } from '../servers/stores.ts';
 import { ClaimDisk, runClaimNode } from './claim-node.ts';
@@ -70,7 +73,7 @@ export const claimParties: Readonly<Record<string, Party>> = {
     ]),
   node: (deps, signal) => runClaimNode(deps, nodeName, signal),
 };
-const server = { authorityPem: 'pem', endpoint: { address: '10.0.0.1', port: 443 } };
+const server = { authorityPem: 'pem', endpoint: { address: '10.0.0.1', port: 443, serviceAddress: '10.96.0.1' } };
 
 /** Turns of the event loop without any activity after which nothing is under way: a look needs a few for its promises. */
 const quietTurns = 12;
@@ -97,6 +100,7 @@ class Life {
 
 export class StorageWorld {
   readonly store = memoryStore();
+  readonly #services = new ServiceClaims(this.store, ServiceRange.parse(defaultServiceRange) ?? assert.fail());
   readonly clock = new FakeClock();
   readonly disk = new ClaimDisk(
     (volumeName) => this.#isClaimed(volumeName),
@@ -272,7 +276,7 @@ export class StorageWorld {
   #clusterFor(name: string, signal: AbortSignal): StoreCluster {
     const { store, clock } = this;
     const random = this.#random();
-    const admission = standardAdmission({ store, clock, random });
+    const admission = standardAdmission({ store, clock, random, services: this.#services });
     const table = new ResourceTable(resources);
     return new StoreCluster({ store, clock, random, admission, resources: table }, name, signal);
   }
