@@ -42,7 +42,7 @@ class EmptyMachine {
 
   static async open(...commands: readonly string[]): Promise<EmptyMachine> {
     const script = ['ip link set lo up', 'mount -t tmpfs none /var/lib', ...commands, 'echo ready', 'read end'];
-    const words = ['--mount', '--net', '--propagation', 'private', 'sh', '-c', script.join(' && ')];
+    const words = ['--mount', '--net', '--propagation', 'slave', 'sh', '-c', script.join(' && ')];
     const holder = spawn('unshare', words, { stdio: ['pipe', 'pipe', 'inherit'] });
     const [line] = (await once(createInterface({ input: holder.stdout }), 'line')) as [string];
     assert.equal(line, 'ready');
