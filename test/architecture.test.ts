@@ -145,7 +145,7 @@ const layers: Readonly<Record<string, readonly string[]>> = {
     'serving',
     '.',
   ],
-  controllers: ['cluster', 'storage', 'attachments', 'workloads', '.'],
+  controllers: ['cluster', 'storage', 'attachments', 'workloads', 'scheduling', '.'],
   csi: ['.', 'controller'],
   agent: ['machine', 'node', 'embedded', 'render'],
   testing: ['machine', 'fakes', 'servers', 'csi', 'worlds', '.'],

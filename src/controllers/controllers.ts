@@ -21,7 +21,7 @@ import { runNamespaceDeletion } from './namespace-deletion.ts';
 import { runNodeLife } from './node-life.ts';
 import { runNodeTaints } from './node-taints.ts';
 import { runNodeTtl } from './node-ttl.ts';
-import { runScheduler } from './scheduler.ts';
+import { runScheduler } from './scheduling/scheduler.ts';
 import { runEphemeralClaims } from './storage/ephemeral-claims.ts';
 import { runClaimProtection, runVolumeProtection } from './storage/protection.ts';
 import { type StorageLoop, runStorage } from './storage/storage.ts';

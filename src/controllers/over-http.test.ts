@@ -17,7 +17,7 @@ import { FakeClock } from '../testing/fakes/fake-clock.ts';
 import { runNodeLife } from './node-life.ts';
 import { runNodeTaints } from './node-taints.ts';
 import { runAttachDetach } from './attachments/attach-detach.ts';
-import { runScheduler } from './scheduler.ts';
+import { runScheduler } from './scheduling/scheduler.ts';
 import { type LocalDirectories, runLocalPath } from './storage/local-path.ts';
 import { runClaimProtection, runVolumeProtection } from './storage/protection.ts';
 import { runStorage } from './storage/storage.ts';

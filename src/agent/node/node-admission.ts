@@ -3,20 +3,13 @@
  * static pods and explicit node names pass none. Reasons and messages are the kubelet's; a port in use also names its pod.
  */
 import type { Node } from '../../kube/kinds/node.ts';
-import { type Container, containersTogether } from '../../kube/kinds/pod/container.ts';
 import { isCriticalPod, isStaticPod } from '../../kube/kinds/pod/pod-identity.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { selectsNode, tolerates } from '../../kube/references/node-affinity.ts';
 import { qualityOfService } from '../../kube/references/pod-resources.ts';
+import { type Amounts, amounts, collide, hostPorts, podRequests } from '../../kube/references/pod-room.ts';
 import { goQuote } from '../../kube/values/go-text.ts';
-import {
-  type Quantity,
-  type ResourceList,
-  isExtendedResource,
-  isHugePages,
-  isPodLevelResource,
-  readQuantity,
-} from '../../kube/values/quantity.ts';
+import { type ResourceList, isHugePages } from '../../kube/values/quantity.ts';
 import type { PodAdmission } from '../../pods/loop/loop-parts.ts';
 import type { Eviction } from '../../pods/status/pod-status.ts';
 import type { Runtime } from '../../runtimes/runtime.ts';
@@ -31,9 +24,6 @@ interface AdmissionSettings {
   /** Names, or prefixes that end in `*`. */
   readonly allowedUnsafeSysctls: readonly string[];
 }
-
-/** In thousandths of a cpu, bytes, pods, devices. */
-type Amounts = ReadonlyMap<string, bigint>;
 
 export class NodeAdmission {
   readonly #deps: AdmissionDeps;
@@ -129,33 +119,6 @@ interface Shortage {
   readonly refusal: Eviction;
 }
 
-/** In the order in which shortages are reported. */
-function podRequests({ spec }: Pod): Amounts {
-  const together = containersTogether(
-    spec.containers,
-    spec.initContainers ?? [],
-    ({ resources }) => resources?.requests,
-  );
-  const requests = new Map([...together].map(([name, quantity]) => [name, amountOf(name, quantity)]));
-  for (const [name, amount] of amounts(spec.resources?.requests))
-    if (isPodLevelResource(name)) requests.set(name, amount);
-  for (const [name, amount] of amounts(spec.overhead)) requests.set(name, (requests.get(name) ?? 0n) + amount);
-  const common = ['cpu', 'memory', 'ephemeral-storage'].map((name) => [name, requests.get(name) ?? 0n] as const);
-  const counted = [...requests].filter(([name]) => isHugePages(name) || isExtendedResource(name));
-  return new Map([['pods', 1n], ...common, ...counted]);
-}
-
-function amounts(list: ResourceList = {}): readonly (readonly [string, bigint])[] {
-  return Object.entries(list).flatMap(([name, value]) => {
-    const quantity = readQuantity(value);
-    return quantity === undefined ? [] : [[name, amountOf(name, quantity)] as const];
-  });
-}
-
-function amountOf(name: string, quantity: Quantity): bigint {
-  return name === 'cpu' ? quantity.milliValue() : quantity.value();
-}
-
 function isPreemptable(by: Pod, pod: Pod): boolean {
   if (!isCriticalPod(pod)) return true;
   const [higher, lower] = [by.spec.priority, pod.spec.priority];
@@ -200,22 +163,6 @@ function portProblem(pod: Pod, others: readonly Pod[]): Eviction | undefined {
     }
   }
   return undefined;
-}
-
-type Port = NonNullable<Container['ports']>[number];
-
-/** Of containers that run as long as the pod does. Defaults made every port of a pod with the host's network a host port. */
-function hostPorts({ spec }: Pod): readonly Port[] {
-  const sidecars = (spec.initContainers ?? []).filter(({ restartPolicy }) => restartPolicy === 'Always');
-  return [...sidecars, ...spec.containers].flatMap(({ ports = [] }) =>
-    ports.filter(({ hostPort = 0 }) => hostPort > 0),
-  );
-}
-
-function collide(a: Port, b: Port): boolean {
-  const isEverywhere = [a, b].some(({ hostIP = '' }) => hostIP === '' || hostIP === '0.0.0.0');
-  const isSame = a.hostPort === b.hostPort && (a.protocol ?? 'TCP') === (b.protocol ?? 'TCP');
-  return isSame && (isEverywhere || a.hostIP === b.hostIP);
 }
 
 /** Those that belong to a namespace of the pod and do not disturb other pods. */

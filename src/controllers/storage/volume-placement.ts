@@ -33,6 +33,8 @@ import { type StorageView, claimId, claimIdsOf } from './storage-view.ts';
 export const inUseByAnother =
   'node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod';
 
+export const unboundClaims = 'pod has unbound immediate PersistentVolumeClaims';
+
 export interface PodClaims {
   readonly bound: readonly PersistentVolumeClaim[];
   /** Of classes that wait for the first pod, smallest first: the larger volumes are left for those that need them. */
@@ -76,7 +78,7 @@ export function claimsOf(pod: Pod, view: StorageView): PodClaims | string {
     else if (!hasVolume && isDelayed(claim, view.classes)) unbound.push(claim);
     else isWaiting = true;
   }
-  if (isWaiting) return 'pod has unbound immediate PersistentVolumeClaims';
+  if (isWaiting) return unboundClaims;
   return { bound, unbound: unbound.sort((a, b) => Number(requestedBytes(a) - requestedBytes(b))) };
 }
 
@@ -91,6 +93,7 @@ export function placeClaims(
   node: Node,
   csiNode: CsiNode | undefined,
   view: StorageView,
+  isReserved: (volume: PersistentVolume) => boolean,
 ): Placement | string {
   for (const { spec } of bound) {
     const volume = view.volumes.get(spec.volumeName ?? '');
@@ -104,7 +107,7 @@ export function placeClaims(
     const chosen = claim.metadata.annotations?.[selectedNode] ?? '';
     if (chosen !== '' && chosen !== node.metadata.name) return missing;
     const admits = (volume: PersistentVolume): boolean =>
-      isReachable(volume, node) && !reserve.some((one) => one.volume === volume);
+      isReachable(volume, node) && !reserve.some((one) => one.volume === volume) && !isReserved(volume);
     const volume = chosen === '' ? view.volumes.find(claim, { admits }) : undefined;
     if (volume !== undefined && !admits(volume)) return missing;
     if (volume !== undefined) reserve.push({ claim, volume });

@@ -17,7 +17,7 @@ import { kindNamed } from '../../controllers/cluster/cluster.ts';
 import { ensureDefaultObjects, runCompanion, serviceAccounts } from '../../controllers/default-objects.ts';
 import { runGarbageCollector } from '../../controllers/garbage-collector.ts';
 import { runNamespaceDeletion } from '../../controllers/namespace-deletion.ts';
-import { runScheduler } from '../../controllers/scheduler.ts';
+import { runScheduler } from '../../controllers/scheduling/scheduler.ts';
 import { runEphemeralClaims } from '../../controllers/storage/ephemeral-claims.ts';
 import { type LocalPath, runLocalPath } from '../../controllers/storage/local-path.ts';
 import { runClaimProtection, runVolumeProtection } from '../../controllers/storage/protection.ts';

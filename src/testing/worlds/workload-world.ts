@@ -7,7 +7,7 @@ import { WorkQueue } from '../../controllers/cluster/work-queue.ts';
 import { runCompanion, serviceAccounts } from '../../controllers/default-objects.ts';
 import { runGarbageCollector } from '../../controllers/garbage-collector.ts';
 import { runNamespaceDeletion } from '../../controllers/namespace-deletion.ts';
-import { runScheduler } from '../../controllers/scheduler.ts';
+import { runScheduler } from '../../controllers/scheduling/scheduler.ts';
 import { runLocalPath } from '../../controllers/storage/local-path.ts';
 import { runClaimProtection } from '../../controllers/storage/protection.ts';
 import { runStorage } from '../../controllers/storage/storage.ts';
