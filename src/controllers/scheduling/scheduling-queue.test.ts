@@ -67,7 +67,7 @@ test('a pod that asks for something else leaves its group, and one that is seen 
 test('whatever happens, the turn is that of the best pod of no parked group', () => {
   const step = fc.record({
     act: fc.constantFrom('put', 'delete', 'park', 'wake'),
-    key: fc.constantFrom(...'abcdef'),
+    key: fc.constantFrom('a', 'b', 'c', 'd', 'e', 'f'),
     priority: fc.nat(2),
     createdMs: fc.nat(3),
     what: fc.constantFrom('x', 'y'),

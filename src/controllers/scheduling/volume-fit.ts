@@ -19,9 +19,9 @@ import type { Room } from './node-rooms.ts';
 
 /** Pods that have got a node, which the view does not show yet. */
 export interface AboutToRun {
-  podsOn(nodeName: string): readonly Pod[];
+  readonly podsOn: (nodeName: string) => readonly Pod[];
   /** For the claim of another pod. */
-  isReserved(volume: PersistentVolume): boolean;
+  readonly isReserved: (volume: PersistentVolume) => boolean;
 }
 
 export class VolumeFit {
