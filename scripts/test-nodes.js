@@ -21,7 +21,7 @@ for (const version of options.has('--newest') ? versions.slice(-1) : versions) {
     continue;
   }
   process.stderr.write(`mountlet: testing with Node ${version} ...\n`);
-  run(program, [join('scripts', 'test.js'), '--built', ...words]);
+  run(program, ['--enable-source-maps', join('scripts', 'test.js'), '--built', ...words]);
 }
 
 /** Installed once; undefined where the registry or this machine's kind of processor does not have it. */

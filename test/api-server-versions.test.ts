@@ -74,7 +74,7 @@ async function until(holds: () => Promise<boolean>): Promise<void> {
 }
 
 for (const minor of [24, 27, 28, 31, 36]) {
-  test(`a node at an API server of Kubernetes 1.${minor}`, { timeout: 60_000 }, async (t) => {
+  test(`a node at an API server of Kubernetes 1.${minor}`, { timeout: 240_000 }, async (t) => {
     const { admin, podNamed, refused, warnings, end } = await startedNode(t, minor);
     const place = { namespace: 'default' };
     const readyOf = ({ status }: Pick<Pod, 'status'>): string | undefined =>
@@ -95,7 +95,7 @@ for (const minor of [24, 27, 28, 31, 36]) {
   });
 }
 
-test('a static pod is mirrored, and nothing that it names is asked for', { timeout: 60_000 }, async (t) => {
+test('a static pod is mirrored, and nothing that it names is asked for', { timeout: 240_000 }, async (t) => {
   const web = { apiVersion: 'v1', kind: 'Pod', metadata: { name: 'web' }, spec: spec('absent') };
   const idle = { ...web, metadata: { name: 'idle' }, spec: { ...spec('absent'), volumes: [], containers: [main] } };
   const { podNamed, refused, requests, warnings, end } = await startedNode(t, 36, [web, idle]);

@@ -128,7 +128,7 @@ async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
 
 test(
   'a volume is attached after the node says that it uses it, and let go after it does not',
-  { timeout: 60_000 },
+  { timeout: 240_000 },
   async (t) => {
     const { client, calls, status, setAttached, run, rootDirectory, signal } = await startedWorld(t);
     const { metadata } = await run();
@@ -146,7 +146,7 @@ test(
   },
 );
 
-test('a node that no controller may attach to says so in an Event of the pod', { timeout: 60_000 }, async (t) => {
+test('a node that no controller may attach to says so in an Event of the pod', { timeout: 240_000 }, async (t) => {
   const { client, calls, here, run, signal } = await startedWorld(t, { enableControllerAttachDetach: false });
   await run();
   const failed = async (): Promise<readonly (string | undefined)[]> => {

@@ -231,7 +231,7 @@ async function startInformer(t: TestContext, ns: string): Promise<Cache> {
   };
 }
 
-test('client-node informer stays in sync over kill -9, and does not list again', { timeout: 30_000 }, async (t) => {
+test('client-node informer stays in sync over kill -9, and does not list again', { timeout: 240_000 }, async (t) => {
   const ns = await namespace('informer');
   await create(ns, 'a');
   const cache = await startInformer(t, ns);
@@ -245,7 +245,7 @@ test('client-node informer stays in sync over kill -9, and does not list again',
   assert.equal(cache.lists(), 1, 'the log of the killed server is there: it goes on from its revision');
 });
 
-test('client-node informer lists again when its revision is gone (410)', { timeout: 30_000 }, async (t) => {
+test('client-node informer lists again when its revision is gone (410)', { timeout: 240_000 }, async (t) => {
   const ns = await namespace('expired');
   await create(ns, 'a');
   const file = join(base, 'backup');

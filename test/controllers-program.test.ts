@@ -81,11 +81,11 @@ test(
     await kubectl.ok('delete pvc data --wait=false');
     assert.equal(await kubectl.ok('get pvc data -o jsonpath={.status.phase}'), 'Bound');
     await kubectl.ok('delete pod web --now');
-    await kubectl.ok(`wait pvc/data pv/${name} --for=delete --timeout=60s`);
+    await kubectl.ok(`wait pvc/data pv/${name} --for=delete --timeout=100s`);
     await eventually(() => assert.deepEqual(directories(), []));
     await kubectl.ok('create namespace shop');
     await kubectl.ok('create configmap web -n shop');
-    await kubectl.ok('delete namespace shop --timeout=60s');
+    await kubectl.ok('delete namespace shop --timeout=100s');
     loops.child.kill('SIGTERM');
     assert.equal(await loops.ended, 0, loops.stderr());
     const spec = await kubectl.ok('get lease mountlet-controllers -n kube-system -o jsonpath={.spec.holderIdentity}');
@@ -152,7 +152,7 @@ test('mountlet up leaves claims and pods to controllers beside it, and still mak
   await kubectl.running('web');
   assert.equal(await kubectl.ok('get leases -n kube-system -o name'), '', 'a process that is alone needs no lease');
   await kubectl.ok('delete pod web --now');
-  await kubectl.ok('delete pvc data --timeout=60s');
+  await kubectl.ok('delete pvc data --timeout=100s');
 });
 
 test('an unknown name is an error that lists the known ones', () => {

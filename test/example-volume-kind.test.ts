@@ -36,7 +36,7 @@ const pod = {
   },
 };
 
-test('a volume kind from outside is mounted in a pod and follows its labels', { timeout: 60_000 }, async (t) => {
+test('a volume kind from outside is mounted in a pod and follows its labels', { timeout: 240_000 }, async (t) => {
   const server = await startTestServer();
   const cluster = await connectCluster({ kubeconfig: server.kubeconfig });
   const stop = new AbortController();

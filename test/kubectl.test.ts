@@ -9,9 +9,9 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { hasKubectl } from './kubectl-program.ts';
 
 const project = fileURLToPath(new URL('../../', import.meta.url));
-const hasKubectl = spawnSync('kubectl', ['version', '--client']).status === 0;
 const options = { skip: hasKubectl ? false : 'needs kubectl on the PATH' };
 
 let directory = '';
@@ -51,7 +51,7 @@ function run(
   const { status, stdout, stderr } = spawnSync('kubectl', args, {
     input,
     encoding: 'utf8',
-    timeout: 60_000,
+    timeout: 120_000,
     env: { PATH: process.env['PATH'], HOME: directory, KUBECONFIG: join(directory, 'kubeconfig'), ...env },
   });
   return { code: status, stdout, stderr };
@@ -234,7 +234,7 @@ test('kubectl delete by name, label, all; waits for finalizers', options, async 
   kubectl(`label cm a -n ${ns} x=y`);
   assert.equal(kubectl(`delete cm -l x=y -n ${ns}`), 'configmap "a" deleted\n');
   kubectl(`delete cm --all -n ${ns}`);
-  kubectl(`wait --for=create cm/kube-root-ca.crt -n ${ns} --timeout=10s`);
+  kubectl(`wait --for=create cm/kube-root-ca.crt -n ${ns} --timeout=100s`);
   kubectl(`create configmap held -n ${ns}`);
   kubectl(`patch cm held -n ${ns} --type=merge -p {"metadata":{"finalizers":["example.com/hold"]}}`);
   assert.match(kubectl(`delete cm held -n ${ns} --wait=false`), /deleted/);
@@ -281,7 +281,7 @@ test('kubectl explain, describe, events, auth and tokens', options, () => {
 
 test('kubectl run makes a pod that waits for a node and says why', options, () => {
   const ns = namespace();
-  kubectl(`wait --for=create serviceaccount/default -n ${ns} --timeout=10s`);
+  kubectl(`wait --for=create serviceaccount/default -n ${ns} --timeout=100s`);
   kubectl(`run web --image=nginx -n ${ns}`);
   assert.match(kubectl(`get pods -n ${ns}`), /^web +0\/1 +Pending +0 +/m);
   const pod = JSON.parse(kubectl(`get pod web -n ${ns} -o json`)) as {
@@ -289,7 +289,7 @@ test('kubectl run makes a pod that waits for a node and says why', options, () =
   };
   assert.match(pod.spec.volumes[0]?.name ?? '', /^kube-api-access-[a-z0-9]{5}$/);
   assert.equal(pod.spec.serviceAccountName, 'default');
-  kubectl(`wait --for=jsonpath={.status.conditions[0].reason}=Unschedulable pod/web -n ${ns} --timeout=10s`);
+  kubectl(`wait --for=jsonpath={.status.conditions[0].reason}=Unschedulable pod/web -n ${ns} --timeout=100s`);
   assert.match(kubectl(`describe pod web -n ${ns}`), /FailedScheduling/);
   kubectl(`delete pod web -n ${ns} --now`);
 });

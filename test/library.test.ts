@@ -65,11 +65,11 @@ test('there is an example for each door of package.json', () => {
 });
 
 for (const [index, { title }] of examples.entries()) {
-  test(`the example of ${title} runs`, { timeout: 60_000 }, () => {
+  test(`the example of ${title} runs`, { timeout: 240_000 }, () => {
     const run = spawnSync(process.execPath, [`example-${index}.js`], {
       cwd: directory,
       encoding: 'utf8',
-      timeout: 50_000,
+      timeout: 230_000,
     });
     assert.equal(run.status, 0, run.stderr);
     assert.equal(run.stderr, '');

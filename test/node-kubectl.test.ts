@@ -12,8 +12,8 @@ import { createInterface } from 'node:readline';
 import { after, before, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type RunningNode, rotateLog, runningNode } from '../src/testing/servers/running-node.ts';
+import { hasKubectl } from './kubectl-program.ts';
 
-const hasKubectl = spawnSync('kubectl', ['version', '--client']).status === 0;
 const options = { skip: hasKubectl ? false : 'needs kubectl on the PATH' };
 const directory = mkdtempSync(join(tmpdir(), 'mountlet-test-'));
 const cleanUps: (() => Promise<void>)[] = [];
@@ -65,7 +65,7 @@ async function run(
   const output = { stdout: [] as Buffer[], stderr: [] as Buffer[] };
   for (const name of ['stdout', 'stderr'] as const)
     child[name]?.on('data', (bytes: Buffer) => output[name].push(bytes));
-  const timer = setTimeout(() => child.kill('SIGKILL'), 60_000);
+  const timer = setTimeout(() => child.kill('SIGKILL'), 120_000);
   child.stdin?.on('error', () => {});
   child.stdin?.end(input);
   const [code] = (await once(child, 'close')) as [number | null];
@@ -93,7 +93,7 @@ async function assertTransport(transport: Transport, path: RegExp): Promise<void
     );
   const wanted = transport === 'websockets' ? 'GET' : 'POST';
   // kubectl may be gone before the node has reported it.
-  for (let looks = 0; looks < 200 && methods().at(-1) !== wanted; looks += 1) await sleep(50);
+  for (let looks = 0; looks < 2_400 && methods().at(-1) !== wanted; looks += 1) await sleep(50);
   assert.equal(methods().at(-1), wanted);
 }
 

@@ -9,7 +9,7 @@ import {
   containerdSkip,
   startContainerd,
 } from '../src/testing/machine/containerd.ts';
-import { type OciImage, busyboxImage } from '../src/testing/machine/oci-image.ts';
+import { busyboxImage } from '../src/testing/machine/oci-image.ts';
 
 /** The runtime of one machine, while it runs. */
 export interface RunningRuntime {
@@ -50,9 +50,7 @@ const processRuntime: TestedRuntime = {
 };
 
 /** Under the names that the walkthroughs use. */
-const walkthroughImages: readonly OciImage[] = ['test:1', 'nginx:1.8'].map((name) =>
-  busyboxImage({ name: `docker.io/library/${name}` }),
-);
+const walkthroughImages = ['test:1', 'nginx:1.8'];
 
 /** Pods are containers of a containerd of the machine's own, with busybox in them. */
 export const containerdRuntime: TestedRuntime = {
@@ -86,7 +84,7 @@ function runningContainerd(containerd: Containerd, endpoint = containerd.endpoin
 /** Whoever asks for it ends it. */
 export async function containerdWithImages(settings: ContainerdSettings = {}): Promise<Containerd> {
   const containerd = await startContainerd({ after: () => {} }, settings);
-  for (const image of walkthroughImages) await containerd.import(image);
+  for (const name of walkthroughImages) await containerd.import(busyboxImage({ name: `docker.io/library/${name}` }));
   return containerd;
 }
 

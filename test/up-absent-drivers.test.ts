@@ -78,7 +78,7 @@ async function assertOthersGoOn(name: string, ...pods: readonly string[]): Promi
   for (const each of [name, ...pods]) assert.match(stdout, new RegExp(`^${each} `, 'm'));
   const port = await kubectl.ok('get node here -o jsonpath={.status.daemonEndpoints.kubeletEndpoint.Port}');
   await kubectl.ok(`--server https://127.0.0.1:${port} get --raw /stats/summary`);
-  await kubectl.ok(`delete pod,pvc ${name} --timeout=60s`);
+  await kubectl.ok(`delete pod,pvc ${name} --timeout=100s`);
 }
 
 /** What a driver was asked to let go of is gone. */

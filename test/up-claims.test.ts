@@ -74,7 +74,7 @@ describe('claims', { concurrency: 3 }, () => {
       await kubectl.ok('delete pvc data --wait=false');
       assert.equal(await kubectl.ok('get pvc data -o jsonpath={.status.phase}'), 'Bound');
       await kubectl.ok('delete pod second');
-      await kubectl.ok(`wait pvc/data pv/${name} --for=delete --timeout=20s`);
+      await kubectl.ok(`wait pvc/data pv/${name} --for=delete --timeout=100s`);
       await eventually(() => assert.ok(!directories().includes(name)));
     },
   );
@@ -98,15 +98,15 @@ describe('claims', { concurrency: 3 }, () => {
       );
       const input = JSON.stringify({ apiVersion: 'v1', kind: 'List', items: [claim('data', {}, namespace), web] });
       await kubectl.ok(`apply -n ${namespace} -f -`, { input });
-      await kubectl.ok(`wait -n ${namespace} pod/web --for=jsonpath={.status.phase}=Running --timeout=30s`);
+      await kubectl.ok(`wait -n ${namespace} pod/web --for=jsonpath={.status.phase}=Running --timeout=100s`);
       const names = await volumesOf(namespace, 'data', 'web-scratch');
       assert.equal(names.length, 2);
       if (namespace === 'pod-first') {
-        await kubectl.ok(`delete -n ${namespace} pod/web --timeout=20s`);
-        await kubectl.ok(`wait -n ${namespace} pvc/web-scratch --for=delete --timeout=20s`);
-        await kubectl.ok(`delete -n ${namespace} pvc/data --timeout=20s`);
+        await kubectl.ok(`delete -n ${namespace} pod/web --timeout=100s`);
+        await kubectl.ok(`wait -n ${namespace} pvc/web-scratch --for=delete --timeout=100s`);
+        await kubectl.ok(`delete -n ${namespace} pvc/data --timeout=100s`);
       }
-      await kubectl.ok(`delete namespace ${namespace} --timeout=40s`);
+      await kubectl.ok(`delete namespace ${namespace} --timeout=100s`);
       await eventually(async () => assert.deepEqual(await volumesOf(namespace, 'data', 'web-scratch'), []));
       await eventually(() => assert.ok(names.every((name) => !directories().includes(name))));
     }
@@ -143,7 +143,7 @@ describe('claims', { concurrency: 3 }, () => {
       await kubectl.ok('patch pv small --type=merge -p {"spec":{"claimRef":null}}');
       await kubectl.until('pvc/four', '{.status.phase}', 'Bound');
       await kubectl.ok('delete pvc two three four named');
-      await kubectl.ok('delete pv small large shared mine --timeout=20s');
+      await kubectl.ok('delete pv small large shared mine --timeout=100s');
     },
   );
 
@@ -179,8 +179,8 @@ describe('claims', { concurrency: 3 }, () => {
     await kubectl.apply(volume('far', elsewhere), claim('far', { storageClassName: 'far' }), user('far', 'far'));
     await says('far', /1 node\(s\) didn't match PersistentVolume's node affinity/);
     await kubectl.ok('delete pod lonely waiter far');
-    await kubectl.ok('delete pvc absent alone far --timeout=20s');
-    await kubectl.ok('delete pv far --timeout=20s');
+    await kubectl.ok('delete pvc absent alone far --timeout=100s');
+    await kubectl.ok('delete pv far --timeout=100s');
   });
 
   test('the volume first, or the class: nothing hangs, and data in use stays', withNode, async () => {
@@ -192,8 +192,8 @@ describe('claims', { concurrency: 3 }, () => {
     assert.equal(await kubectl.ok(`get pv ${name} -o jsonpath={.status.phase}`), 'Bound');
     assert.ok(directories().includes(name));
     await kubectl.ok('delete pvc held --wait=false');
-    await kubectl.ok('delete pod holding --timeout=20s');
-    await kubectl.ok(`wait pvc/held pv/${name} --for=delete --timeout=20s`);
+    await kubectl.ok('delete pod holding --timeout=100s');
+    await kubectl.ok(`wait pvc/held pv/${name} --for=delete --timeout=100s`);
     await eventually(() => assert.ok(!directories().includes(name)));
     const slow = {
       apiVersion: 'storage.k8s.io/v1',
@@ -215,8 +215,8 @@ describe('claims', { concurrency: 3 }, () => {
     await kubectl.apply(slow);
     await kubectl.running('early');
     await kubectl.ok('delete storageclass slow');
-    await kubectl.ok('delete pod early --timeout=20s');
-    await kubectl.ok('delete pvc early --timeout=20s');
+    await kubectl.ok('delete pod early --timeout=100s');
+    await kubectl.ok('delete pvc early --timeout=100s');
     await eventually(async () => assert.deepEqual(await volumesOf('default', 'early'), []));
   });
 
@@ -232,10 +232,10 @@ describe('claims', { concurrency: 3 }, () => {
       await kubectl.apply(volume(name, { storageClassName, persistentVolumeReclaimPolicy: policy }));
       await kubectl.apply(claim(name, { storageClassName }));
       await kubectl.until(`pvc/${name}`, '{.status.phase}', 'Bound');
-      await kubectl.ok(`delete pvc ${name} --timeout=20s`);
+      await kubectl.ok(`delete pvc ${name} --timeout=100s`);
       await kubectl.until(`pv/${name}`, '{.status.phase}', 'Failed');
       await eventually(async () => assert.match(await kubectl.ok(`describe pv ${name}`), says));
-      await kubectl.ok(`delete pv ${name} --timeout=20s`);
+      await kubectl.ok(`delete pv ${name} --timeout=100s`);
     }
   });
 
@@ -263,7 +263,7 @@ describe('claims', { concurrency: 3 }, () => {
     await kubectl.until('pvc/forged', '{.status.phase}', 'Bound');
     await kubectl.ok('delete pvc forged');
     await kubectl.until('pv/forged', '{.status.phase}', 'Released');
-    await kubectl.ok('delete pv forged --timeout=20s');
+    await kubectl.ok('delete pv forged --timeout=100s');
     assert.ok(existsSync(join(precious, 'file')));
   });
 });

@@ -80,7 +80,7 @@ test(
     await kubectl.ok('delete pod web');
     await eventually(async () => assert.equal(await kubectl.ok('get volumeattachments -o name'), ''));
     await kubectl.ok('delete pvc data');
-    await kubectl.ok(`wait pv/${volume} --for=delete --timeout=20s`);
+    await kubectl.ok(`wait pv/${volume} --for=delete --timeout=100s`);
     assert.deepEqual(new VolumeTable(storage).all(), []);
   },
 );

@@ -16,7 +16,7 @@ test('kubectl shows the drivers of a node, as long as their sockets are there', 
   const registry = join(machine.directory, 'state', 'node', 'plugins_registry');
   const drivers = (): Promise<string> => kubectl.ok('get csinode here -o jsonpath={.spec.drivers[*].name}');
   await eventually(async () => assert.match(await kubectl.ok('get csinodes'), /^NAME +DRIVERS +AGE\nhere +0 /));
-  await kubectl.ok('wait node/here --for=condition=Ready --timeout=20s');
+  await kubectl.ok('wait node/here --for=condition=Ready --timeout=100s');
   assert.ok(existsSync(registry));
 
   const driver = await new ScriptedDriver(registry, { socketName: 'new/driver-reg.sock' }).start();

@@ -130,9 +130,9 @@ async function settled(claim: string): Promise<void> {
 
 async function deleted(name: string): Promise<void> {
   const { kubectl } = machine;
-  await kubectl.ok(`delete pod ${name} --ignore-not-found --timeout=30s`);
-  await kubectl.ok(`delete pvc ${name} --timeout=30s`);
-  await kubectl.ok(`delete pv ${name} --timeout=30s`);
+  await kubectl.ok(`delete pod ${name} --ignore-not-found --timeout=100s`);
+  await kubectl.ok(`delete pvc ${name} --timeout=100s`);
+  await kubectl.ok(`delete pv ${name} --timeout=100s`);
 }
 
 describe('expansion', { concurrency: 2 }, () => {
@@ -319,7 +319,7 @@ describe('expansion', { concurrency: 2 }, () => {
     await eventually(async () =>
       assert.match(await kubectl.ok('events --for pvc/own'), /VolumeResizeFailed .*limits no volume/),
     );
-    await kubectl.ok('delete pod,pvc own --timeout=30s');
+    await kubectl.ok('delete pod,pvc own --timeout=100s');
   });
 
   test(
@@ -346,7 +346,7 @@ describe('expansion', { concurrency: 2 }, () => {
         for (const kind of order) await kubectl.ok(`delete ${kind} ${names[index] ?? ''} --wait=false`);
       }
       for (const name of names) {
-        await kubectl.ok(`wait pod/${name} pvc/${name} pv/${name} --for=delete --timeout=60s`);
+        await kubectl.ok(`wait pod/${name} pvc/${name} pv/${name} --for=delete --timeout=100s`);
       }
       await eventually(() =>
         assert.deepEqual(

@@ -72,7 +72,7 @@ before(async () => {
   );
   await kubectl.ok('apply -n shop -f -', { input: JSON.stringify(podOf('till', { emptyDir: { medium: 'Memory' } })) });
   await kubectl.running('web', 'host');
-  await kubectl.ok('wait -n shop pod/till --for=jsonpath={.status.phase}=Running --timeout=60s');
+  await kubectl.ok('wait -n shop pod/till --for=jsonpath={.status.phase}=Running --timeout=100s');
 });
 after(() => machine.end());
 

@@ -174,7 +174,7 @@ describe('workloads', { concurrency: 4 }, () => {
       'jsonpath={.items[*].metadata.finalizers}',
     ]);
     assert.equal(finalizers, '');
-    await kubectl.ok('wait job/short --for=delete --timeout=60s');
+    await kubectl.ok('wait job/short --for=delete --timeout=100s');
     assert.match(await kubectl.ok('describe job sum'), /Completed .*job-controller +Job completed/);
     const limited = await kubectl.run(['create', '-f', '-'], {
       input: JSON.stringify(job('limited', 'true', { ...indexed, backoffLimitPerIndex: 1 })),
@@ -187,7 +187,7 @@ describe('workloads', { concurrency: 4 }, () => {
   test('a Job is suspended and resumed', withNode, async () => {
     const { kubectl } = machine;
     await kubectl.apply(job('long', 'sleep 1000', { suspend: true }));
-    await kubectl.ok('wait job/long --for=condition=Suspended --timeout=60s');
+    await kubectl.ok('wait job/long --for=condition=Suspended --timeout=100s');
     assert.deepEqual(await names('get pods -l job-name=long'), []);
     await kubectl.ok(['patch', 'job', 'long', '--type=merge', '-p', '{"spec":{"suspend":false}}']);
     await kubectl.until('job/long', '{.status.ready}', '1');

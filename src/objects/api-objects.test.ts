@@ -16,7 +16,7 @@ import { type RunningApiServer, runningApiServer } from '../testing/servers/test
 import { memoryStore } from '../testing/servers/stores.ts';
 import { ApiTokenRequester, TokenManager } from './tokens.ts';
 
-const patience = (): AbortSignal => AbortSignal.timeout(30_000);
+const patience = (): AbortSignal => AbortSignal.timeout(120_000);
 const many = Array.from({ length: 12 }, (_, index) => `c${index}`);
 
 interface Managers extends ObjectManagers {

@@ -93,7 +93,7 @@ test('an object of another namespace is not read, registered or not', async (t) 
 
 test('missing, then added, then deleted', async (t) => {
   const { source, objects, get } = world(t);
-  const read = (): Promise<ConfigMap | undefined> => objects.get('shop', 'a', AbortSignal.timeout(5_000));
+  const read = (): Promise<ConfigMap | undefined> => objects.get('shop', 'a', AbortSignal.timeout(60_000));
   objects.registerPod(readingPod(['a']));
   assert.equal(await read(), undefined);
   const object = source.put(a, {});
@@ -106,7 +106,7 @@ test('missing, then added, then deleted', async (t) => {
 
 test('an object that no pod names is refused, and not answered as missing', async (t) => {
   const { objects } = world(t);
-  await assert.rejects(objects.get('shop', 'a', AbortSignal.timeout(5_000)), { reason: 'ObjectNotRegistered' });
+  await assert.rejects(objects.get('shop', 'a', AbortSignal.timeout(60_000)), { reason: 'ObjectNotRegistered' });
 });
 
 interface Immutability {

@@ -92,7 +92,7 @@ class DeviceWorld extends VolumeWorld {
     try {
       await new Promise<void>((resolve, reject) => {
         check = () => void (isSo() && resolve());
-        late = setTimeout(() => reject(new Error(`it took too long: ${this.failures().join('\n')}`)), 30_000);
+        late = setTimeout(() => reject(new Error(`it took too long: ${this.failures().join('\n')}`)), 120_000);
         this.#checks.add(check);
         check();
       });

@@ -92,7 +92,7 @@ async function aNode(t: TestContext) {
   };
 }
 
-test('after a minute without it', { timeout: 60_000 }, async (t) => {
+test('after a minute without it', { timeout: 240_000 }, async (t) => {
   const node = await aNode(t);
   const { clients, clock, pause, random, notify, first } = node;
   const admin = first.client();
@@ -176,7 +176,7 @@ test('after a minute without it', { timeout: 60_000 }, async (t) => {
   });
 });
 
-test('when it was away for the first minute of a node', { timeout: 60_000 }, async (t) => {
+test('when it was away for the first minute of a node', { timeout: 240_000 }, async (t) => {
   const node = await aNode(t);
   await node.first.close();
   node.run(node.presence);

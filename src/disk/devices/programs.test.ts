@@ -7,7 +7,7 @@ import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts
 import { ProgramMissingError, ProgramTimeoutError, systemPrograms } from './programs.ts';
 
 const { signal } = new AbortController();
-const timeoutMs = 60_000;
+const timeoutMs = 240_000;
 
 /** A program made of shell lines, in a directory of its own. */
 function script(t: Parameters<typeof temporaryDirectory>[0], lines: string): string {

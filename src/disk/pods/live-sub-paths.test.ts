@@ -107,7 +107,7 @@ class World {
   }
 }
 
-test('an inotify watch sees every update, whenever it was begun', { skip, timeout: 60_000 }, async (t) => {
+test('an inotify watch sees every update, whenever it was begun', { skip, timeout: 240_000 }, async (t) => {
   const files = (text: string): Files => ({ 'a.conf': text, 'd/x': text, empty: '' });
   const world = new World(t, files('0'), replaceable, true);
   const subPaths = ['a.conf', 'd', 'empty'];

@@ -60,7 +60,7 @@ test('an httpGet hook that asks a plain server for https asks again in plain, an
 for (const scheme of ['HTTP', 'HTTPS']) {
   test(
     `a hook over ${scheme} ends with its pod, also when its server accepts connections and says nothing`,
-    { timeout: 30_000 },
+    { timeout: 240_000 },
     async (t) => {
       const stop = new AbortController();
       const sockets: Socket[] = [];

@@ -33,8 +33,8 @@ import { openCriRuntime } from './open-cri-runtime.ts';
 
 const imageName = 'docker.io/library/fields:1';
 const volumeGroup = 4242;
-const options = { skip: containerdSkip(), timeout: 120_000 };
-const signal = AbortSignal.timeout(110_000);
+const options = { skip: containerdSkip(), timeout: 600_000 };
+const signal = AbortSignal.timeout(590_000);
 const call = { timeoutMs: 60_000, signal };
 
 /** What containerd tells of a container or a sandbox when it is asked for everything. */

@@ -28,7 +28,7 @@ function groups(t: TestContext, directory = machine, version: 1 | 2 = 1): { cgro
     { clock: systemClock, kill, report },
     { directory, driver: 'cgroupfs', version, podPidsMax: 200 },
   );
-  t.after(async () => await cgroups.remove(uidOf(t), AbortSignal.timeout(5_000)));
+  t.after(async () => await cgroups.remove(uidOf(t), AbortSignal.timeout(60_000)));
   return { cgroups, problems };
 }
 
@@ -63,7 +63,7 @@ test('what still runs in a group is killed when the pod goes', { skip: needsCgro
   const left = spawn('sleep', ['1000']);
   writeFileSync(join(group, 'left-over', 'cgroup.procs'), String(left.pid));
   const exited = once(left, 'exit');
-  await cgroups.remove(uid, AbortSignal.timeout(10_000));
+  await cgroups.remove(uid, AbortSignal.timeout(60_000));
   assert.deepEqual(await exited, [null, 'SIGKILL']);
   for (const name of readdirSync(machine)) {
     assert.ok(!existsSync(join(machine, name, 'kubepods/besteffort', `pod${uid}`)), name);

@@ -124,6 +124,6 @@ export function watchedPrograms(programs: Programs): Programs {
 
 /** A process that is just getting a mount namespace of its own has a copy of a mount, and with it its device, for a moment. */
 export async function untilFree(device: string): Promise<void> {
-  for (let looks = 0; looks < 200 && (await new SystemDevices().isOpen(device)); looks += 1)
+  for (let looks = 0; looks < 2_400 && (await new SystemDevices().isOpen(device)); looks += 1)
     await systemClock.sleep(50);
 }

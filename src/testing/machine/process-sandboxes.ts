@@ -23,7 +23,7 @@ import type {
 export type ExitedState = Extract<ContainerState, { readonly kind: 'exited' }>;
 
 /** For what has to happen soon: a test that waits for longer has found a failure. */
-export const soon = (): AbortSignal => AbortSignal.timeout(30_000);
+export const soon = (): AbortSignal => AbortSignal.timeout(120_000);
 
 export class ProcessSandboxes {
   readonly directory: string;

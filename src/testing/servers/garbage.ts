@@ -300,7 +300,7 @@ function isAllowed(status: number, path: string): boolean {
   return status === 504 || (status === 503 && path.startsWith('/apis/metrics.k8s.io/'));
 }
 
-const patienceMs = 60_000;
+const patienceMs = 120_000;
 
 /** Also a server that hangs must fail the test. */
 async function answered(sent: Promise<TestResponse>, path: string): Promise<TestResponse> {
