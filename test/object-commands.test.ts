@@ -6,7 +6,8 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { resources } from '../src/apiserver/resources/resources.ts';
 import { accepted, collectionOf } from '../src/testing/servers/garbage.ts';
-import { AdminClient, type RunningApiServer, readAuthority, startApiServerProgram } from './api-server-program.ts';
+import { AdminClient } from './admin-client.ts';
+import { type RunningApiServer, readAuthority, startApiServerProgram } from './api-server-program.ts';
 import type { Ran } from './mountlet-program.ts';
 import { mountlet } from './mountlet-program.ts';
 
