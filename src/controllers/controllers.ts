@@ -32,6 +32,7 @@ import { runFinishedJobs, runJobs } from './workloads/jobs.ts';
 import { runDaemonSets } from './workloads/daemon-sets.ts';
 import { runDeployments } from './workloads/deployments.ts';
 import { runReplicaSets, runReplicationControllers } from './workloads/replicas.ts';
+import { runRolloutOnChange } from './workloads/rollout-on-change.ts';
 import { runStatefulSets } from './workloads/stateful-sets.ts';
 import { type WorkloadLoop, runWorkloads } from './workloads/workloads.ts';
 
@@ -81,6 +82,8 @@ const workloadLoops: Readonly<Record<string, WorkloadLoop>> = {
   'deployment-controller': runDeployments,
   'replicaset-controller': runReplicaSets,
   'replicationcontroller-controller': runReplicationControllers,
+  // Of our own; kube-controller-manager has nothing of the kind.
+  'rollout-on-change-controller': runRolloutOnChange,
 };
 
 export const controllerNames: readonly string[] = [loops, storageLoops, workloadLoops].flatMap(Object.keys).sort();

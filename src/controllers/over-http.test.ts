@@ -7,6 +7,7 @@ import { type Clock, systemClock } from '../base/clock.ts';
 import type { Node } from '../kube/kinds/node.ts';
 import type { PersistentVolumeClaim } from '../kube/kinds/storage/persistent-volume-claim.ts';
 import type { PersistentVolume } from '../kube/kinds/storage/persistent-volume.ts';
+import type { DaemonSet } from '../kube/kinds/workloads/daemon-set.ts';
 import type { KubeObject } from '../kube/schema/kind.ts';
 import { runningApiServer } from '../testing/servers/test-api-server.ts';
 import { memoryStore } from '../testing/servers/stores.ts';
@@ -22,6 +23,8 @@ import { type LocalDirectories, runLocalPath } from './storage/local-path.ts';
 import { runClaimProtection, runVolumeProtection } from './storage/protection.ts';
 import { runStorage } from './storage/storage.ts';
 import { runVolumeBinder } from './storage/volume-binder.ts';
+import { runRolloutOnChange } from './workloads/rollout-on-change.ts';
+import { runWorkloads } from './workloads/workloads.ts';
 
 async function start(
   t: TestContext,
@@ -300,6 +303,34 @@ test('a volume of a CSI driver is attached, listed, and after its pod detached, 
   await report([]);
   await until(async () => (await cluster.list(attachments)).length === 0);
   assert.deepEqual((await read()).volumesAttached ?? [], []);
+});
+
+test('a workload follows its configuration, over HTTP', async (t) => {
+  const { cluster, kind } = await start(t, (deps, signal) => runWorkloads(deps, [runRolloutOnChange], signal));
+  const sets = cluster.kindOf('apps/v1', 'DaemonSet') ?? assert.fail();
+  const key = cluster.keyOf(sets, 'default', 'log');
+  const env = [{ name: 'USED', valueFrom: { secretKeyRef: { name: 'login', key: 'used' } } }];
+  const template = {
+    metadata: { labels: { app: 'log' } },
+    spec: { containers: [{ name: 'main', image: 'none', env }] },
+  };
+  const metadata = { name: 'log', annotations: { 'mountlet.dev/rollout-on-change': 'true' } };
+  const spec = { selector: { matchLabels: { app: 'log' } }, template };
+  await cluster.create(kind('Secret'), 'default', {
+    metadata: { name: 'login' },
+    stringData: { used: '1' },
+  } as KubeObject);
+  await cluster.create(sets, 'default', { metadata, spec } as KubeObject);
+  const annotations = async (): Promise<readonly unknown[]> => {
+    const { metadata: own, spec: now } = (await cluster.get(key)) as DaemonSet;
+    return [own, now.template.metadata].map((each) => each?.annotations?.['mountlet.dev/config-hash']);
+  };
+  await until(async () => (await annotations())[0] !== undefined);
+  assert.equal((await annotations())[1], undefined);
+  await cluster.update(cluster.keyOf(kind('Secret'), 'default', 'login'), (object) => {
+    return { ...object, data: { used: 'Mg==' } } as KubeObject;
+  });
+  await until(async () => (await annotations())[1] !== undefined);
 });
 
 /** Directories of a node, by volume; all nodes have the same root. */
