@@ -9,7 +9,7 @@
  */
 import { OperatingError } from '../../base/errors.ts';
 import { TokenBucket } from '../../base/token-bucket.ts';
-import { type ConfigMap, encodeBase64 } from '../../kube/kinds/config-map.ts';
+import { encodeBase64 } from '../../kube/kinds/config-map.ts';
 import type { Secret } from '../../kube/kinds/secret.ts';
 import type { DaemonSet } from '../../kube/kinds/workloads/daemon-set.ts';
 import type { Deployment } from '../../kube/kinds/workloads/deployment.ts';
@@ -57,8 +57,7 @@ type Workload = Deployment | StatefulSet | DaemonSet;
 /** As `kubectl rollout status` waits. One that replaces its pods when they are deleted has no rollout to wait for. */
 const isRolling: Readonly<Record<string, (workload: Workload) => boolean>> = {
   Deployment(workload) {
-    const deployment = workload as Deployment;
-    return !isRolledOut(deployment, deployment.status ?? {});
+    return !isRolledOut(workload, workload.status ?? {});
   },
   StatefulSet(workload) {
     const { spec, status } = workload as StatefulSet;
@@ -171,7 +170,7 @@ class Loop {
     await this.#watching;
     const contents: SeenContent[] = [];
     for (const used of objects) {
-      const found = (await this.#cluster.get(this.#keyOf(namespace, used))) as ConfigMap | Secret | undefined;
+      const found = await this.#cluster.get(this.#keyOf(namespace, used));
       contents.push({ used, found });
     }
     if (isComplete(contents)) await this.#compare(key, memory, workload, contents);
@@ -199,7 +198,7 @@ class Loop {
         changed,
         templateVersion: memory.templateVersion,
         rolloutsMs,
-        isPaused: 'paused' in workload.spec && workload.spec.paused === true,
+        isPaused: 'paused' in workload.spec && workload.spec.paused,
         isRolling:
           (workload.status?.observedGeneration ?? generation) !== generation ||
           isRolling[memory.table.kind.kind]?.(workload) === true,
@@ -274,8 +273,10 @@ class Loop {
     const cluster = this.#cluster;
     const kind = coreKind(cluster, 'Secret');
     const at = cluster.keyOf(kind, keyNamespace, keyName);
-    const read = async (): Promise<string | undefined> =>
-      ((await cluster.get(at)) as Secret | undefined)?.data?.['key'];
+    const read = async (): Promise<string | undefined> => {
+      const found: Secret | undefined = await cluster.get(at);
+      return found?.data?.['key'];
+    };
     const metadata = { name: keyName, namespace: keyNamespace };
     const fresh = { metadata, immutable: true, data: { key: encodeBase64(this.#deps.random.suffix(keyLength)) } };
     let key = await read();
@@ -311,5 +312,5 @@ function annotated(
     ...workload,
     metadata: { ...metadata, annotations: { ...metadata.annotations, ...news } },
     spec: inTemplate === undefined ? spec : { ...spec, template: restarted },
-  } as Workload;
+  };
 }

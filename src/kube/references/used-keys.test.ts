@@ -138,5 +138,5 @@ for (const { text, follows } of annotations) {
 }
 
 test('rollout-on-change: a name that no object can have', () => {
-  assert.match(String(followedObjects('secret/A_B', template)), /^"secret\/A_B" names no object: /);
+  assert.match(JSON.stringify(followedObjects('secret/A_B', template)), /^"\\"secret\/A_B\\" names no object: /);
 });
