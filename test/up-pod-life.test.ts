@@ -256,14 +256,15 @@ describe('the life of a pod', { concurrency: 4 }, () => {
       spec: { securityContext: { sysctls: [{ name: 'kernel.shmmax', value: '1' }] } },
     },
   ]) {
-    test(`a pod that the node cannot take fails: ${reason}`, withNode, async () => {
+    test(`a pod that the node cannot take fails, where no scheduler kept it away: ${reason}`, withNode, async () => {
       const { kubectl } = machine;
+      const nodeName = await kubectl.ok('get nodes -o jsonpath={.items[0].metadata.name}');
       const name = `refused-${reason.toLowerCase()}`;
       if (reason === 'NodePorts') {
         await kubectl.apply(pod('holds-a-port', { ports: [{ containerPort: 18_473 }] }, { hostNetwork: true }));
         await kubectl.running('holds-a-port');
       }
-      await kubectl.apply(pod(name, container, spec));
+      await kubectl.apply(pod(name, container, { ...spec, nodeName }));
       await kubectl.until(`pod/${name}`, '{.status.reason}', reason);
       const { status } = await kubectl.json<Pod>(`get pod ${name}`);
       assert.equal(status?.phase, 'Failed');
@@ -272,6 +273,49 @@ describe('the life of a pod', { concurrency: 4 }, () => {
       await kubectl.ok(`delete pod ${name}`);
     });
   }
+
+  test('a pod for which there is no room waits and says so, and runs when another one goes', withNode, async () => {
+    const { kubectl } = machine;
+    const waits = async (name: string, why: string): Promise<void> => {
+      const message = `0/1 nodes are available: 1 ${why}.`;
+      await kubectl.until(`pod/${name}`, '{.status.conditions[?(@.type=="PodScheduled")].message}', message);
+      await eventually(async () => {
+        const described = await kubectl.ok(`describe pod ${name}`);
+        assert.ok(described.includes('Warning') && described.includes(`default-scheduler  ${message}`), described);
+      });
+      assert.match(await kubectl.ok(`get pod ${name}`), / 0\/1 +Pending +0 /);
+    };
+    const onPort = { ports: [{ containerPort: 80, hostPort: 18_475 }] };
+    await kubectl.apply(pod('too-large', { resources: { requests: { cpu: '1000' } } }), pod('first-on-port', onPort));
+    await kubectl.running('first-on-port');
+    await kubectl.apply(pod('next-on-port', onPort));
+    await waits('too-large', 'Insufficient cpu');
+    await waits('next-on-port', "node(s) didn't have free ports for the requested pod ports");
+    await kubectl.ok('delete pod first-on-port');
+    await kubectl.running('next-on-port');
+    await kubectl.ok('delete pod too-large next-on-port');
+  });
+
+  test('who asks for a place in a way that has no effect is warned', withNode, async () => {
+    const { kubectl } = machine;
+    const podAntiAffinity = {
+      requiredDuringSchedulingIgnoredDuringExecution: [
+        { labelSelector: { matchLabels: { app: 'alone' } }, topologyKey: 'kubernetes.io/hostname' },
+      ],
+    };
+    const topologySpreadConstraints = [
+      { maxSkew: 1, topologyKey: 'kubernetes.io/hostname', whenUnsatisfiable: 'ScheduleAnyway' },
+    ];
+    const spec = { affinity: { podAntiAffinity }, topologySpreadConstraints };
+    const { stderr } = await kubectl.run(['apply', '-f', '-'], { input: JSON.stringify(pod('alone', {}, spec)) });
+    const kept = "kept, but this server's scheduler does not act on it";
+    assert.deepEqual(stderr.trim().split('\n').toSorted(), [
+      `Warning: spec.affinity.podAntiAffinity: ${kept}`,
+      `Warning: spec.topologySpreadConstraints: ${kept}`,
+    ]);
+    await kubectl.running('alone');
+    await kubectl.ok('delete pod alone');
+  });
 
   test('a pod runs with its RuntimeClass, and is refused without one', withNode, async () => {
     const { kubectl } = machine;

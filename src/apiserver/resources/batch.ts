@@ -5,6 +5,7 @@ import { type Job, type JobSpec, jobKind, jobShape } from '../../kube/kinds/work
 import { age, ageSince } from '../../kube/values/times.ts';
 import { ageColumn, nameColumn, orNone, text } from '../model/columns.ts';
 import { keepFields, resource } from '../model/resource.ts';
+import { placementWarnings } from './pod.ts';
 import { plainStatus } from './storage.ts';
 import { counted, templateColumns, withGeneration } from './workloads.ts';
 
@@ -14,7 +15,7 @@ export const jobs = resource(jobKind, {
   prepareForUpdate: (object, old) => counted(jobShape, keepFields(object, old, 'status'), old),
   // Who deletes a job and says nothing of its pods keeps them.
   deletion: { dependents: 'Orphan' },
-  warnings: ({ spec }) => unusedFields(spec, 'spec'),
+  warnings: ({ spec }) => jobWarnings(spec, 'spec'),
   fields: { 'status.successful': ({ status }) => String(status?.succeeded ?? 0) },
   columns: [
     nameColumn,
@@ -30,7 +31,7 @@ export const cronJobs = resource(cronJobKind, {
   subresources: [plainStatus()],
   prepareForCreate: (object) => withGeneration({ ...object, status: {} }, 1),
   prepareForUpdate: (object, old) => counted(cronJobShape, keepFields(object, old, 'status'), old),
-  warnings: ({ spec }) => unusedFields(spec.jobTemplate.spec, 'spec.jobTemplate.spec'),
+  warnings: ({ spec }) => jobWarnings(spec.jobTemplate.spec, 'spec.jobTemplate.spec'),
   columns: [
     nameColumn,
     text('Schedule', 'When jobs are made.', ({ spec }) => spec.schedule),
@@ -52,11 +53,14 @@ export const cronJobs = resource(cronJobKind, {
 });
 
 /** What is kept and not acted on. */
-function unusedFields(spec: JobSpec, path: string): readonly string[] {
+function jobWarnings(spec: JobSpec, path: string): readonly string[] {
   const unused = ['successPolicy', 'backoffLimitPerIndex', 'maxFailedIndexes'] as const;
-  return unused
-    .filter((field) => spec[field] !== undefined)
-    .map((field) => `${path}.${field}: kept, but this server's job controller does not act on it`);
+  return [
+    ...unused
+      .filter((field) => spec[field] !== undefined)
+      .map((field) => `${path}.${field}: kept, but this server's job controller does not act on it`),
+    ...placementWarnings(spec.template.spec, `${path}.template.spec`),
+  ];
 }
 
 /** Its pods have labels with its UID, by which they are its own and no other's; labels that are given are kept. */

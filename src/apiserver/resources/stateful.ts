@@ -16,7 +16,7 @@ import { ageColumn, nameColumn, orNone, text } from '../model/columns.ts';
 import { type Column, type Resource, keepFields, resource } from '../model/resource.ts';
 import { scaleOf } from './scale.ts';
 import { plainStatus } from './storage.ts';
-import { counted, templateColumns, withGeneration } from './workloads.ts';
+import { counted, templateColumns, templateWarnings, withGeneration } from './workloads.ts';
 
 export const statefulSets: Resource<StatefulSet> = resource(statefulSetKind, {
   subresources: [
@@ -27,6 +27,7 @@ export const statefulSets: Resource<StatefulSet> = resource(statefulSetKind, {
     ),
   ],
   prepareForCreate: (object) => withGeneration({ ...object, status: { replicas: 0 } }, 1),
+  warnings: templateWarnings,
   prepareForUpdate: (object, old) => counted(statefulSetShape, keepFields(object, old, 'status'), old),
   columns: [
     nameColumn,
@@ -47,6 +48,7 @@ const noNodes = { desiredNumberScheduled: 0, currentNumberScheduled: 0, numberMi
 export const daemonSets: Resource<DaemonSet> = resource(daemonSetKind, {
   subresources: [plainStatus<DaemonSet>(validateDaemonSetStatusUpdate)],
   prepareForCreate: (object) => withGeneration({ ...object, status: noNodes }, 1),
+  warnings: templateWarnings,
   prepareForUpdate: (object, old) => counted(daemonSetShape, keepFields(object, old, 'status'), old),
   columns: [
     nameColumn,

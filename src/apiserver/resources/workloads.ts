@@ -26,12 +26,14 @@ import {
 import { compareByteOrder } from '../../kube/values/go-text.ts';
 import { ageColumn, nameColumn, orNone, text, wide } from '../model/columns.ts';
 import { type Column, type Resource, keepFields, parseApiVersion, resource } from '../model/resource.ts';
+import { placementWarnings } from './pod.ts';
 import { scaleOf } from './scale.ts';
 import { plainStatus } from './storage.ts';
 
 export const podTemplates = resource(podTemplateKind, {
   prepareForCreate: (object) => withGeneration(object, 1),
   prepareForUpdate: (object, old) => counted(podTemplateShape, object, old),
+  warnings: ({ template }) => placementWarnings(template.spec, 'template.spec'),
   columns: [
     nameColumn,
     text('Containers', 'The names of the containers.', ({ template: { spec } }) =>
@@ -93,6 +95,7 @@ export const deployments: Resource<Deployment> = resource(deploymentKind, {
       ? withGeneration(next, (old.metadata.generation ?? 0) + 1)
       : next;
   },
+  warnings: templateWarnings,
   columns: [
     nameColumn,
     text('Ready', 'How many pods are ready, of how many.', ({ spec, status }) => {
@@ -125,6 +128,7 @@ export const replicaSets: Resource<ReplicaSet> = resource(replicaSetKind, {
   ],
   prepareForCreate: (object) => withGeneration({ ...object, status: { replicas: 0 } }, 1),
   prepareForUpdate: (object, old) => counted(replicaSetShape, keepFields(object, old, 'status'), old),
+  warnings: templateWarnings,
   fields: { 'status.replicas': ({ status }) => String(status?.replicas ?? 0) },
   columns: [...replicaColumns, ...templateColumns<ReplicaSet>(({ spec }) => spec)],
 });
@@ -139,6 +143,7 @@ export const replicationControllers: Resource<ReplicationController> = resource(
   ],
   prepareForCreate: (object) => withGeneration({ ...object, status: { replicas: 0 } }, 1),
   prepareForUpdate: (object, old) => counted(replicationControllerShape, keepFields(object, old, 'status'), old),
+  warnings: templateWarnings,
   fields: { 'status.replicas': ({ status }) => String(status?.replicas ?? 0) },
   columns: [
     ...replicaColumns,
@@ -159,6 +164,11 @@ export function counted<T extends KubeObject>(shape: Shape<T>, object: T, old: T
 
 export function withGeneration<T extends KubeObject>(object: T, generation: number): T {
   return { ...object, metadata: { ...object.metadata, generation } };
+}
+
+/** Of pods that are made from a template. */
+export function templateWarnings({ spec }: { readonly spec: TemplateOwner }): readonly string[] {
+  return spec.template === undefined ? [] : placementWarnings(spec.template.spec, 'spec.template.spec');
 }
 
 interface TemplateOwner {

@@ -226,6 +226,8 @@ class Scheduler {
   #read(key: string, pod: Pod | undefined): void {
     if (this.#places.get(key)?.candidate.pod.metadata.uid !== pod?.metadata.uid) this.#giveUp(key);
     const nodeName = pod?.spec.nodeName ?? '';
+    // A pod never loses its node: this is older than what is known.
+    if (pod !== undefined && nodeName === '' && this.#bound.get(key) === pod.metadata.uid) return;
     if (pod === undefined || nodeName === '') this.#bound.delete(key);
     else this.#bound.set(key, pod.metadata.uid ?? '');
     if (pod !== undefined && isPending(pod)) {
