@@ -7,6 +7,7 @@ import { run as runTests } from 'node:test';
 import { spec } from 'node:test/reporters';
 import { check } from './check.js';
 import { root, setUp } from './set-up.js';
+import { useKubectl } from './test-kubectl.js';
 
 const words = process.argv.slice(2).filter((argument) => !argument.startsWith('--'));
 const long = process.argv.includes('--long');
@@ -31,6 +32,7 @@ const files = [...found.filter(isLong), ...found.filter((name) => !isLong(name))
   join(root, 'dist', name),
 );
 process.chdir(root);
+useKubectl();
 // The runner's command line would sort the files. More at a time than a small machine has cores: much of a run is waiting.
 runTests({ files, concurrency: 6 })
   .on('test:fail', () => (process.exitCode = 1))

@@ -5,10 +5,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { type RunningApiServer, startApiServerProgram } from './api-server-program.ts';
-import { Kubectl, hasKubectl } from './kubectl-program.ts';
+import { Kubectl, noKubectl } from './kubectl-program.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'mountlet-test-'));
-const options = { skip: hasKubectl ? false : 'needs kubectl on the PATH' };
+const options = { skip: noKubectl };
 let server: RunningApiServer;
 let kubectl: Kubectl;
 

@@ -5,12 +5,12 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { AgentMachine } from './agent-machine.ts';
 import { type RunningApiServer, startApiServerProgram, writeNodeKubeconfig } from './api-server-program.ts';
-import { Kubectl, eventually, hasKubectl } from './kubectl-program.ts';
+import { Kubectl, eventually, noKubectl } from './kubectl-program.ts';
 import { mountAt, pod } from './manifests.ts';
 import { mountlet } from './mountlet-program.ts';
 import { UpMachine, withNode } from './up-program.ts';
 
-const withKubectl = { skip: hasKubectl ? false : 'needs kubectl on the PATH' };
+const withKubectl = { skip: noKubectl };
 
 interface Scene {
   readonly machine: AgentMachine;

@@ -5,11 +5,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { type RunningApiServer, startApiServerProgram } from './api-server-program.ts';
-import { Kubectl, eventually, hasKubectl } from './kubectl-program.ts';
+import { Kubectl, eventually, noKubectl } from './kubectl-program.ts';
 import type { Ran } from './mountlet-program.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'mountlet-test-'));
-const options = { skip: hasKubectl ? false : 'needs kubectl on the PATH' };
+const options = { skip: noKubectl };
 let server: RunningApiServer;
 let kubectl: Kubectl;
 
@@ -48,13 +48,13 @@ async function allowed(budget: string, disruptions: number): Promise<void> {
 }
 
 before(async () => {
-  if (!hasKubectl) return;
+  if (noKubectl !== false) return;
   server = await startApiServerProgram(join(directory, 'data'));
   kubectl = new Kubectl(server.kubeconfig);
   await succeeds('create -f -', JSON.stringify({ apiVersion: 'v1', kind: 'Node', metadata: { name: 'one' } }));
 });
 after(async () => {
-  if (hasKubectl) await server.stop();
+  if (noKubectl === false) await server.stop();
   rmSync(directory, { recursive: true, force: true });
 });
 

@@ -1,17 +1,26 @@
 /** Real kubectl as a user has it, in processes of its own: it finishes, it fails, or it goes on and is read line by line. */
 import assert from 'node:assert/strict';
 import type { ChildProcess } from 'node:child_process';
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync } from 'node:fs';
 import type { ClientHttp2Stream } from 'node:http2';
-import { delimiter, dirname, join } from 'node:path';
+import { dirname } from 'node:path';
 import { AdminClient } from './admin-client.ts';
 import type { Ran } from './mountlet-program.ts';
 
-export const hasKubectl = (process.env['PATH'] ?? '')
-  .split(delimiter)
-  .some((directory) => existsSync(join(directory, 'kubectl')));
+/** Of what the tests ask for, Debian's 1.20 has neither `events` nor `wait --for=jsonpath`, and no WebSockets. */
+const oldest = 32;
+
+export const noKubectl: string | false = whyNoKubectl();
+
+function whyNoKubectl(): string | false {
+  // `npm test` has asked already: a process for each file of tests takes its time.
+  const version =
+    process.env['MOUNTLET_TEST_KUBECTL'] ?? spawnSync('kubectl', ['version', '--client']).stdout?.toString();
+  const [, minor] = /\b[vV]?1\.(\d+)\./.exec(version ?? '') ?? [];
+  if (minor === undefined) return 'needs kubectl on the PATH';
+  return Number(minor) >= oldest ? false : `needs kubectl 1.${oldest} or newer, not 1.${minor}: npm test fetches one`;
+}
 
 /** For what has to happen at all: a busy machine may take its time, and a test that waits for longer has found a failure. */
 export const patienceMs = 120_000;

@@ -12,15 +12,15 @@ import { createInterface } from 'node:readline';
 import { after, before, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type RunningNode, rotateLog, runningNode } from '../src/testing/servers/running-node.ts';
-import { hasKubectl } from './kubectl-program.ts';
+import { noKubectl } from './kubectl-program.ts';
 
-const options = { skip: hasKubectl ? false : 'needs kubectl on the PATH' };
+const options = { skip: noKubectl };
 const directory = mkdtempSync(join(tmpdir(), 'mountlet-test-'));
 const cleanUps: (() => Promise<void>)[] = [];
 let node: RunningNode;
 
 before(async () => {
-  if (!hasKubectl) return;
+  if (noKubectl !== false) return;
   node = await runningNode({ after: (act) => void cleanUps.push(act) }, directory);
   await node.addPod('web', { main: ['cat'], side: ['sh', '-c', 'echo side; exec cat >/dev/null'] });
 });

@@ -5,13 +5,13 @@
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readFileSync, readdirSync, readlinkSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, readdirSync, readlinkSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import { eventually, hasKubectl, patienceMs } from './kubectl-program.ts';
+import { eventually, noKubectl, patienceMs } from './kubectl-program.ts';
 import { isRoot } from './mountlet-program.ts';
 
 const project = fileURLToPath(new URL('../../', import.meta.url));
@@ -19,7 +19,7 @@ const readme = readFileSync(join(project, 'README.md'), 'utf8');
 const minute = readme.slice(readme.indexOf('\n## A minute of use'), readme.indexOf('\nMore, with what it needs'));
 const blocks = [...minute.matchAll(/^```sh\n([^]*?)^```$/gm)].map(([, block = '']) => linesOf(block));
 const [start = [], withKubectl = [], without = [], alone = []] = blocks;
-const skip = !isRoot ? 'needs root: the lines are those of root' : hasKubectl ? false : 'needs kubectl on the PATH';
+const skip = !isRoot ? 'needs root: the lines are those of root' : noKubectl;
 
 function linesOf(block: string): string[] {
   return block
@@ -29,7 +29,10 @@ function linesOf(block: string): string[] {
 }
 
 const home = mkdtempSync(join(tmpdir(), 'mountlet-test-'));
-const kubectlPath = spawnSync('sh', ['-c', 'command -v kubectl'], { encoding: 'utf8' }).stdout.trim();
+const kubectlPaths = (process.env['PATH'] ?? '')
+  .split(':')
+  .map((directory) => join(directory, 'kubectl'))
+  .filter((path) => existsSync(path));
 
 /** A machine with nothing on it but this one's programs. */
 class EmptyMachine {
@@ -184,7 +187,7 @@ if (skip === false) {
   });
 
   test('what up suggests where there is none runs', async (t) => {
-    const bare = await EmptyMachine.open(`mount --bind /dev/null ${kubectlPath}`);
+    const bare = await EmptyMachine.open(...kubectlPaths.map((path) => `mount --bind /dev/null ${path}`));
     t.after(async () => await bare.close());
     const started = new Up(bare.start(start.join('\n').replace(' up ', ' up --drain ')));
     const lines = await started.suggestions();

@@ -8,7 +8,7 @@ import { VolumeTable } from '../src/testing/csi/driver-volumes.ts';
 import { needsDevices } from '../src/testing/machine/devices.ts';
 import { AgentMachine } from './agent-machine.ts';
 import { startApiServerProgram } from './api-server-program.ts';
-import { Kubectl, eventually, hasKubectl } from './kubectl-program.ts';
+import { Kubectl, eventually, noKubectl } from './kubectl-program.ts';
 import { mountAt, pod } from './manifests.ts';
 import { mountlet } from './mountlet-program.ts';
 import { UpMachine, withNode } from './up-program.ts';
@@ -39,7 +39,7 @@ after(async () => {
   for (const end of ends) await end();
 });
 
-const withKubectl = { skip: hasKubectl ? false : 'needs kubectl on the PATH' };
+const withKubectl = { skip: noKubectl };
 
 const storageClass = {
   apiVersion: 'storage.k8s.io/v1',

@@ -1,5 +1,6 @@
 /** What `mountlet up` and `mountlet doctor` say when something is wrong with the machine, its settings or its manifests. */
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { chmodSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
@@ -7,7 +8,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { temporaryDirectory } from '../src/testing/machine/temporary-directory.ts';
 import { eventually } from './kubectl-program.ts';
-import { isRoot, mountlet, rootDirectory } from './mountlet-program.ts';
+import { isRoot, mountlet, program, rootDirectory } from './mountlet-program.ts';
 import { UpMachine, withNode } from './up-program.ts';
 
 const up = (directory: string, ...args: readonly string[]): readonly string[] => [
@@ -108,4 +109,19 @@ test('doctor says what this machine can do', () => {
   assert.match(stdout, /What pods do not have here with --runtime process:/);
   const answer = JSON.parse(mountlet(['doctor', '-o', 'json']).stdout) as { findings: { name: string }[] };
   assert.ok(answer.findings.length > 3);
+});
+
+test('doctor names a private root mount and what an ordinary user lacks, with the way out', (t) => {
+  if (!isRoot) return t.skip('needs root, for a mount namespace');
+  const finding = (propagation: string): string => {
+    const words = ['--mount', '--propagation', propagation, process.execPath, program, 'doctor'];
+    const { stdout } = spawnSync('unshare', words, { encoding: 'utf8' });
+    return /^(?:yes|no ) {2}mount propagation .*\n(?: .*\n)?/m.exec(stdout)?.[0] ?? stdout;
+  };
+  assert.match(finding('private'), /^no {3}.* root mount is private.*\n +mount --make-rshared \/\n$/);
+  assert.match(finding('shared'), /^yes /);
+  assert.match(
+    mountlet(['doctor'], { asOrdinaryUser: true }).stdout,
+    /^no {3}root .*runAsUser.*\n +Run mountlet as root/m,
+  );
 });

@@ -2,13 +2,13 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { eventually, hasKubectl } from './kubectl-program.ts';
+import { eventually, noKubectl } from './kubectl-program.ts';
 import { configMap, mountAt, pod } from './manifests.ts';
 import { mountlet } from './mountlet-program.ts';
 import { UpMachine } from './up-program.ts';
 
 test('an ordinary user runs pods with configuration that is updated, and leaves nothing', async (t) => {
-  if (!hasKubectl) return t.skip('needs kubectl on the PATH');
+  if (noKubectl !== false) return t.skip(noKubectl);
   const { code, stdout } = mountlet(['doctor'], { asOrdinaryUser: true });
   if (code !== 0) return t.skip(`needs user namespaces for ordinary users:\n${stdout}`);
   const machine = new UpMachine();

@@ -9,18 +9,14 @@ import { dirname, join } from 'node:path';
 import { type AddressInfo, createServer } from 'node:net';
 import { createInterface } from 'node:readline';
 import { removeWithMounts } from '../src/testing/machine/temporary-directory.ts';
-import { Kubectl, eventually, hasKubectl } from './kubectl-program.ts';
+import { Kubectl, eventually, noKubectl } from './kubectl-program.ts';
 import { type LeftBehind, assertNothingLeft, endProcessesOf, leftBehind } from './left-behind.ts';
 import { isRoot, programCommand } from './mountlet-program.ts';
 import { type RunningRuntime, type TestedRuntime, testedRuntime } from './tested-runtime.ts';
 
 /** For tests that need pods with all that a node of root gives them, and kubectl. */
 export const withNode = {
-  skip: !isRoot
-    ? 'needs root: an ordinary user has no mounts'
-    : hasKubectl
-      ? testedRuntime().skip
-      : 'needs kubectl on the PATH',
+  skip: !isRoot ? 'needs root: an ordinary user has no mounts' : noKubectl === false ? testedRuntime().skip : noKubectl,
 };
 
 export class UpProgram {

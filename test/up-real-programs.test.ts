@@ -13,7 +13,7 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { issueServerCertificate, makeAuthority } from '../src/apiserver/identity/certificates.ts';
-import { eventually, hasKubectl, type Kubectl } from './kubectl-program.ts';
+import { eventually, noKubectl, type Kubectl } from './kubectl-program.ts';
 import { configMap, mountAt, pod, secret } from './manifests.ts';
 import { mountlet } from './mountlet-program.ts';
 import { UpMachine, withNode, freePort } from './up-program.ts';
@@ -428,7 +428,7 @@ frontend web
 test('an ordinary user runs nginx and redis, and reloads and restarts them', async (t) => {
   const absent = missing('nginx', 'redis-server');
   if (absent !== false) return t.skip(absent);
-  if (!hasKubectl) return t.skip('needs kubectl on the PATH');
+  if (noKubectl !== false) return t.skip(noKubectl);
   const { code, stdout } = mountlet(['doctor'], { asOrdinaryUser: true });
   if (code !== 0) return t.skip(`needs user namespaces for ordinary users:\n${stdout}`);
   const ordinary = new UpMachine();

@@ -162,7 +162,7 @@ export interface DoctorOptions {
 /** Fails where no pod can run, so that scripts can ask. */
 export function doctorCommand({ output, containerRuntimeEndpoint = defaultEndpoint }: DoctorOptions): Promise<number> {
   return reportingErrors(async () => {
-    const diagnosis = await diagnose(containerRuntimeEndpoint);
+    const diagnosis = await diagnose(containerRuntimeEndpoint, process.env['PATH'] ?? '');
     const { findings, limitations, isUsable } = diagnosis;
     const done = isUsable ? exitCode.done : exitCode.failed;
     if (output === 'json') {
@@ -171,9 +171,10 @@ export function doctorCommand({ output, containerRuntimeEndpoint = defaultEndpoi
     }
     const colors = colorsFor(process.stdout);
     const width = Math.max(...findings.map(({ name }) => name.length));
-    for (const { name, available, consequence } of findings) {
+    for (const { name, available, consequence, cure } of findings) {
       const mark = available ? colors.green('yes') : colors.yellow('no ');
       process.stdout.write(`${mark}  ${name.padEnd(width)}  ${showText(consequence)}\n`);
+      if (cure !== undefined && !available) process.stdout.write(`${' '.repeat(width + 7)}${showText(cure)}\n`);
     }
     process.stdout.write('\nWhat pods do not have here with --runtime process:\n');
     for (const text of limitations) process.stdout.write(`  - ${text}\n`);

@@ -1,15 +1,18 @@
 /** What this machine can do for pods and their volumes, found out by trying, and what follows from it. */
 import { execFile } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { delimiter, isAbsolute, join } from 'node:path';
 import { promisify } from 'node:util';
 import { systemClock } from '../../base/clock.ts';
 import { messageOf } from '../../base/errors.ts';
+import { missingPackages } from '../../disk/devices/programs.ts';
 import { systemMounts } from '../../disk/mounts/mounts.ts';
 import { replaceableMounts } from '../../disk/mounts/replaceable-mounts.ts';
 import { networkProblem } from '../../runtimes/process/network/network-trial.ts';
 import { findCriRuntime } from '../../runtimes/cri/open-cri-runtime.ts';
+import { programDirectories, readMounts } from '../../runtimes/process/sandbox/host-files.ts';
+import { type HostFacts, hostFindings } from './host-findings.ts';
 import { whyNoContainerRuntime } from './chosen-runtime.ts';
 import { type Finding, examineMachine, findPowers, limitations } from '../../runtimes/process/machine.ts';
 
@@ -21,9 +24,11 @@ interface Diagnosis {
   readonly isUsable: boolean;
 }
 
-export async function diagnose(containerRuntimeEndpoint: string): Promise<Diagnosis> {
+/** Another thing to examine is another entry here. */
+export async function diagnose(containerRuntimeEndpoint: string, searchPath: string): Promise<Diagnosis> {
   const findings = [
     ...examineMachine(),
+    ...hostFindings(readHostFacts(searchPath)),
     await examineNetwork(),
     await examineContainerRuntime(containerRuntimeEndpoint),
     ...examineVolumes(),
@@ -33,6 +38,19 @@ export async function diagnose(containerRuntimeEndpoint: string): Promise<Diagno
     findings,
     limitations: limitations(findPowers()).map(({ text }) => text),
     isUsable: findings.some(({ name, available }) => ['namespaces', containerRuntime].includes(name) && available),
+  };
+}
+
+function readHostFacts(searchPath: string): HostFacts {
+  return {
+    isRoot: findPowers().kind === 'root',
+    rootPropagation: readMounts().findLast(({ mountPoint }) => mountPoint === '/')?.propagation ?? 'private',
+    directories: readdirSync('/', { withFileTypes: true })
+      .filter((entry) => entry.isDirectory())
+      .map(({ name }) => `/${name}`),
+    programDirectories: searchPath.split(delimiter).filter((path) => isAbsolute(path) && existsSync(path)),
+    shownDirectories: programDirectories,
+    missingPackages: missingPackages(existsSync),
   };
 }
 
@@ -48,8 +66,8 @@ async function examineContainerRuntime(endpoint: string): Promise<Finding> {
     return { name: containerRuntime, available: true, consequence };
   } catch (error) {
     const cure = 'Start one there, or name its socket with --container-runtime-endpoint.';
-    const consequence = `Pods run without images: ${whyNoContainerRuntime(error)}. ${cure}`;
-    return { name: containerRuntime, available: false, consequence };
+    const consequence = `Pods run without images: ${whyNoContainerRuntime(error)}.`;
+    return { name: containerRuntime, available: false, consequence, cure };
   }
 }
 

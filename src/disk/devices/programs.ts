@@ -59,8 +59,10 @@ interface ProgramSettings {
   readonly searchPath?: string;
 }
 
+const systemDirectories = ['/usr/sbin', '/usr/bin', '/sbin', '/bin'];
+
 export function systemPrograms(settings: ProgramSettings = {}): Programs {
-  const { searchPath = '/usr/sbin:/usr/bin:/sbin:/bin' } = settings;
+  const { searchPath = systemDirectories.join(':') } = settings;
   // Their words in English, since some of them are looked for.
   const env = { LC_ALL: 'C', PATH: searchPath };
   // Each waits for a device or a server. Another one would wait as well, and every retry would add to them.
@@ -187,8 +189,21 @@ const debianPackages: readonly (readonly [programs: RegExp, name: string])[] = [
 ];
 
 function packageOf(program: string): string {
-  const name = debianPackages.find(([programs]) => programs.test(program))?.[1];
+  const name = debianPackage(program);
   return name === undefined ? 'the package that has it' : `the package "${name}" (its name in Debian)`;
+}
+
+function debianPackage(program: string): string | undefined {
+  return debianPackages.find(([programs]) => programs.test(program))?.[1];
+}
+
+/** Of ext4, xfs and NFS, which most volumes have: the packages that this machine lacks, by their names in Debian. */
+export function missingPackages(exists: (path: string) => boolean): readonly string[] {
+  const programs = ['blkid', 'mkfs.ext4', 'resize2fs', 'mkfs.xfs', 'xfs_growfs', 'mount.nfs'];
+  const missing = programs.filter(
+    (program) => !systemDirectories.some((directory) => exists(`${directory}/${program}`)),
+  );
+  return [...new Set(missing.map((program) => debianPackage(program) ?? program))];
 }
 
 /**

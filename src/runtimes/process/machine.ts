@@ -18,6 +18,8 @@ export interface Finding {
   readonly available: boolean;
   /** What that means for pods, in one sentence. */
   readonly consequence: string;
+  /** What to do about it. */
+  readonly cure?: string;
 }
 
 interface Limitation {
@@ -132,6 +134,11 @@ export function limitations({ kind }: Pick<Powers, 'kind'>): readonly Limitation
   ];
 }
 
+const groupsCure = {
+  root: 'Mount them: mount -t cgroup2 none /sys/fs/cgroup',
+  user: 'Have one handed over: systemd-run --user --scope -p Delegate=yes mountlet up',
+};
+
 export function examineMachine(): readonly Finding[] {
   const { kind } = findPowers();
   const groups = ownControlGroups('/doctor');
@@ -156,6 +163,9 @@ export function examineMachine(): readonly Finding[] {
       consequence: users
         ? 'Ordinary users can run containers.'
         : 'Only root can run containers: user.max_user_namespaces is 0, or a security module forbids them.',
+      ...(!users && {
+        cure: 'sysctl -w user.max_user_namespaces=10000, and allow them where AppArmor restricts them.',
+      }),
     },
     {
       name: 'overlay',
@@ -171,6 +181,7 @@ export function examineMachine(): readonly Finding[] {
         groups.version === undefined
           ? 'Limits of pods are not enforced, and usage is not known.'
           : `Version ${groups.version} with ${groups.controllers.join(', ')}.`,
+      ...(groups.version === undefined && { cure: groupsCure[kind] }),
     },
     {
       name: 'memory limits',

@@ -24,7 +24,7 @@ export type FileEntry =
   | { readonly kind: 'file'; readonly path: string; readonly mode: number; readonly content: Buffer }
   | { readonly kind: 'link'; readonly path: string; readonly to: string };
 
-const programDirectories = '/usr /opt /bin /sbin /lib /lib32 /lib64 /libx32 /nix/store /gnu/store'.split(' ');
+export const programDirectories = '/usr /opt /bin /sbin /lib /lib32 /lib64 /libx32 /nix/store /gnu/store'.split(' ');
 const emptyDirectories: Readonly<Record<string, number>> = {
   dev: 0o755,
   home: 0o755,
