@@ -120,6 +120,7 @@ const layers: Readonly<Record<string, readonly string[]>> = {
     'schema',
     'kinds/storage',
     'kinds/pod',
+    'kinds/access',
     'kinds/policy',
     'kinds/workloads',
     'kinds',

@@ -6,6 +6,7 @@ import { OperatingError } from '../base/errors.ts';
 import { runTask, runTogether } from '../base/run-task.ts';
 import { type AttachDetachDeps, type ForceDetachSetting, runAttachDetach } from './attachments/attach-detach.ts';
 import { CannotRunError } from './cluster/cluster.ts';
+import { runClusterRoleAggregation } from './cluster-role-aggregation.ts';
 import {
   type DefaultObjectDeps,
   ensureDefaultObjects,
@@ -52,6 +53,7 @@ const loops: Readonly<Record<string, Loop>> = {
     runTogether([(until) => runNodeLife(deps, until), (until) => runNodeTaints(deps, until)], signal),
   'disruption-controller': runDisruption,
   'ttl-controller': runNodeTtl,
+  'clusterrole-aggregation-controller': runClusterRoleAggregation,
   'namespace-controller': runNamespaceDeletion,
   'garbage-collector-controller': runGarbageCollector,
   [accounts]: (deps, signal) => runCompanion(serviceAccounts, deps, signal),

@@ -1,6 +1,6 @@
 /**
- * The objects that every cluster has from the start. An API server makes four namespaces itself, two PriorityClasses, and the Service
- * by which pods find it; two controllers keep a service account and the certificate authority in every namespace.
+ * The objects that every cluster has from the start. An API server makes four namespaces itself, two PriorityClasses, roles, and the
+ * Service by which pods find it; two controllers keep a service account and the certificate authority in every namespace.
  */
 import { isDeepStrictEqual } from 'node:util';
 import { MountletError } from '../base/errors.ts';
@@ -9,8 +9,16 @@ import type { ConfigMap } from '../kube/kinds/config-map.ts';
 import { systemPriorityClasses } from '../kube/kinds/policy/priority-class.ts';
 import { type Service, apiServerAnnotation } from '../kube/kinds/service.ts';
 import type { KubeObject } from '../kube/schema/kind.ts';
-import { type Cluster, type ControllerDeps, coreKind, kindNamed, unlessRefused } from './cluster/cluster.ts';
+import {
+  type Cluster,
+  type ControllerDeps,
+  coreKind,
+  ensureObject,
+  kindNamed,
+  unlessRefused,
+} from './cluster/cluster.ts';
 import { WorkQueue } from './cluster/work-queue.ts';
+import { ensureDefaultAccess } from './default-access.ts';
 
 export interface DefaultObjectDeps extends ControllerDeps {
   readonly authorityPem: string;
@@ -78,7 +86,9 @@ export async function ensureDefaultObjects(
       await ensure(cluster, 'Namespace', '', { metadata: { name } });
       for (const companion of companions) await ensureIn(name, companion, cluster);
     }
-    for (const priorityClass of systemPriorityClasses) await ensurePriorityClass(cluster, priorityClass);
+    const classes = kindNamed(cluster, 'scheduling.k8s.io/v1', 'PriorityClass');
+    for (const priorityClass of systemPriorityClasses) await ensureObject(cluster, classes, '', priorityClass);
+    await ensureDefaultAccess(cluster);
     await ensureClientAuthority(deps, cluster);
     // Its address may be another Service's, of a store from before this server gave addresses: no reason not to start.
     await unlessRefused(ensureService(deps, cluster), 422);
@@ -182,12 +192,6 @@ async function ensureEndpoints({ endpoint }: DefaultObjectDeps, cluster: Cluster
   );
 }
 
-async function ensurePriorityClass(cluster: Cluster, priorityClass: KubeObject): Promise<void> {
-  const kind = kindNamed(cluster, 'scheduling.k8s.io/v1', 'PriorityClass');
-  const key = cluster.keyOf(kind, '', priorityClass.metadata.name);
-  if ((await cluster.get(key)) === undefined) await unlessRefused(cluster.create(kind, '', priorityClass), 409);
-}
-
 async function ensure(
   cluster: Cluster,
   kindName: string,
@@ -195,13 +199,5 @@ async function ensure(
   object: KubeObject,
   repair?: (current: KubeObject) => KubeObject,
 ): Promise<void> {
-  const kind = coreKind(cluster, kindName);
-  const key = cluster.keyOf(kind, namespace, object.metadata.name);
-  const current = await cluster.get(key);
-  if (current === undefined) {
-    // Another client makes it, or the namespace has just begun to end.
-    await unlessRefused(cluster.create(kind, namespace, object), 409, 403, 404);
-  } else if (repair !== undefined && repair(current) !== current) {
-    await unlessRefused(cluster.update(key, repair), 404);
-  }
+  await ensureObject(cluster, coreKind(cluster, kindName), namespace, object, repair);
 }

@@ -172,7 +172,7 @@ export async function startEmbeddedApiServer(
         version: kubernetesVersion,
         staticTokens: [],
         allowsAnonymous: true,
-        authorization: { mode: 'node', roles: [] },
+        authorization: { mode: 'rbac' },
         tokens: { issuer, audiences: [issuer], key: signingKey },
         stopGraceMs,
       },

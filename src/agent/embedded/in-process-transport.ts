@@ -104,6 +104,11 @@ class InProcessExchange implements Exchange {
     return typeof value === 'object' ? value.join(', ') : value;
   }
 
+  headerValues(name: string): readonly string[] {
+    const value = this.#request.headers[name] ?? [];
+    return typeof value === 'object' ? value : [value];
+  }
+
   headerNames(): readonly string[] {
     return Object.keys(this.#request.headers);
   }

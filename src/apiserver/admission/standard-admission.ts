@@ -7,6 +7,7 @@ import { notFound } from '../model/status.ts';
 import { objectKey } from '../model/stored-objects.ts';
 import type { Store } from '../store/store.ts';
 import { type AdmissionStep, isNewPod, refuse } from './admission.ts';
+import { escalationAdmission } from './escalation.ts';
 import { nodeRestrictionAdmission } from './node-restriction.ts';
 import { priorityAdmission } from './priority-admission.ts';
 import { runtimeClassAdmission } from './runtime-class-admission.ts';
@@ -15,7 +16,8 @@ import { serviceAllocation } from './service-allocation.ts';
 import type { ServicePool } from './service-claims.ts';
 import { storageAdmission } from './storage-admission.ts';
 
-type AdmissionDeps = Parameters<typeof serviceAccountAdmission>[0] & { readonly services: ServicePool };
+type AdmissionDeps = Parameters<typeof serviceAccountAdmission>[0] &
+  Parameters<typeof escalationAdmission>[0] & { readonly services: ServicePool };
 
 export function standardAdmission(deps: AdmissionDeps): readonly AdmissionStep[] {
   const { store, services } = deps;
@@ -28,6 +30,7 @@ export function standardAdmission(deps: AdmissionDeps): readonly AdmissionStep[]
     storageAdmission(store),
     serviceAccountAdmission(deps),
     serviceAllocation(services),
+    escalationAdmission(deps),
   ];
 }
 

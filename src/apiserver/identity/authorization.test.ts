@@ -1,8 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { defaultClusterRoleBindings, defaultClusterRoles } from '../../kube/kinds/access/default-roles.ts';
+import { type RoleBinding, clusterRoleBindingKind, roleBindingKind } from '../../kube/kinds/access/role-binding.ts';
+import { type ClusterRole, type Role, accessGroup, clusterRoleKind, roleKind } from '../../kube/kinds/access/role.ts';
+import type { KubeObject } from '../../kube/schema/kind.ts';
+import { objectKey } from '../model/stored-objects.ts';
 import { Authorizer } from './authorization.ts';
 import type { NodeRelations } from './node-graph.ts';
-import type { Role } from './roles.ts';
+import { RoleIndex } from './role-index.ts';
 import { type RequestAttributes, type ResourceAttributes, type User, forbiddenMessage } from './user.ts';
 
 const user = (name: string, ...groups: string[]): User => ({
@@ -13,6 +18,7 @@ const user = (name: string, ...groups: string[]): User => ({
 });
 const n1 = user('system:node:n1', 'system:nodes');
 const ann = user('ann', 'dev');
+const robot = user('system:serviceaccount:shop:robot', 'system:serviceaccounts');
 const anonymous: User = { name: 'system:anonymous', uid: '', groups: ['system:unauthenticated'], extra: {} };
 
 /** `get pods/log.group ns/name`; a namespace of `-` is the cluster. A verb with a path is not a request for a resource. */
@@ -38,22 +44,75 @@ function request(text: string, fieldEquals: Record<string, string> = {}): Reques
 /** Everything named `mine` is related to node n1. */
 const relations: NodeRelations = { isRelated: (node, _kind, _namespace, name) => node === 'n1' && name === 'mine' };
 
-const roles: readonly Role[] = [
-  {
-    users: ['ann'],
-    groups: [],
-    namespace: 'shop',
-    resourceRules: [{ verbs: ['get', 'list'], apiGroups: [''], resources: ['configmaps', 'pods/log'] }],
-    pathRules: [],
-  },
-  {
-    users: [],
-    groups: ['ops'],
-    resourceRules: [{ verbs: ['*'], apiGroups: ['*'], resources: ['*/status'], resourceNames: ['web'] }],
-    pathRules: [{ verbs: ['get'], nonResourceURLs: ['/metrics', '/debug/*'] }],
-  },
+const roleOf = (kind: string, name: string): RoleBinding['roleRef'] => ({ apiGroup: accessGroup, kind, name });
+const index = new RoleIndex();
+const put = (kind: Parameters<typeof objectKey>[0], object: KubeObject): void =>
+  index.changed({
+    key: objectKey(kind, object.metadata.namespace ?? '', object.metadata.name),
+    type: 'put',
+    value: JSON.stringify(object),
+  });
+const objects: readonly (readonly [Parameters<typeof objectKey>[0], readonly KubeObject[]])[] = [
+  [clusterRoleKind, defaultClusterRoles],
+  [clusterRoleBindingKind, defaultClusterRoleBindings],
+  [
+    roleKind,
+    [
+      {
+        metadata: { name: 'reader', namespace: 'shop' },
+        rules: [{ verbs: ['get', 'list'], apiGroups: [''], resources: ['configmaps', 'pods/log'] }],
+      } as Role,
+    ],
+  ],
+  [
+    roleBindingKind,
+    [
+      {
+        metadata: { name: 'readers', namespace: 'shop' },
+        subjects: [
+          { kind: 'User', apiGroup: accessGroup, name: 'ann' },
+          { kind: 'ServiceAccount', name: 'robot' },
+        ],
+        roleRef: roleOf('Role', 'reader'),
+      } as RoleBinding,
+      {
+        metadata: { name: 'broken', namespace: 'shop' },
+        subjects: [{ kind: 'User', apiGroup: accessGroup, name: 'bob' }],
+        roleRef: roleOf('ClusterRole', 'gone'),
+      } as RoleBinding,
+    ],
+  ],
+  [
+    clusterRoleKind,
+    [
+      {
+        metadata: { name: 'ops' },
+        rules: [
+          { verbs: ['*'], apiGroups: ['*'], resources: ['*/status'], resourceNames: ['web'] },
+          { verbs: ['get'], nonResourceURLs: ['/metrics', '/debug/*'] },
+        ],
+      } as ClusterRole,
+    ],
+  ],
+  [
+    clusterRoleBindingKind,
+    [
+      {
+        metadata: { name: 'ops' },
+        subjects: [{ kind: 'Group', apiGroup: accessGroup, name: 'ops' }],
+        roleRef: roleOf('ClusterRole', 'ops'),
+      } as RoleBinding,
+      {
+        // Of which namespace, nobody says.
+        metadata: { name: 'nowhere' },
+        subjects: [{ kind: 'ServiceAccount', name: 'robot' }],
+        roleRef: roleOf('ClusterRole', 'cluster-admin'),
+      } as RoleBinding,
+    ],
+  ],
 ];
-const authorizer = new Authorizer({ relations }, { mode: 'node', roles });
+for (const [kind, all] of objects) for (const one of all) put(kind, one);
+const authorizer = new Authorizer({ relations, roles: index }, { mode: 'rbac' });
 
 function decide(who: User, text: string, fieldEquals?: Record<string, string>): string {
   const { allowed, reason } = authorizer.authorize(who, request(text, fieldEquals));
@@ -174,6 +233,10 @@ const others: readonly (readonly [User, string, string])[] = [
   [user('olga', 'ops'), 'patch pods shop/web', 'no'],
   [user('olga', 'ops'), 'get /debug/pprof/heap', 'yes'],
   [user('olga', 'ops'), 'get /metricsx', 'no'],
+  [robot, 'get configmaps shop/x', 'yes'],
+  [robot, 'get configmaps other/x', 'no'],
+  [user('bob'), 'get pods shop/x', 'no: RBAC: clusterrole.rbac.authorization.k8s.io "gone" not found'],
+  [user('bob'), 'get pods other/x', 'no'],
   [anonymous, 'get /healthz', 'yes'],
   [anonymous, 'get /version', 'yes'],
   [anonymous, 'get /api', 'no'],
@@ -186,7 +249,7 @@ for (const [who, text, says] of others) {
 }
 
 test('a server for one trusted user allows everything', () => {
-  const open = new Authorizer({ relations }, { mode: 'alwaysAllow', roles: [] });
+  const open = new Authorizer({ relations, roles: index }, { mode: 'alwaysAllow' });
   assert.ok(open.authorize(anonymous, request('delete nodes -/x')).allowed);
   assert.deepEqual(open.rulesFor(anonymous, 'shop').resourceRules, [
     { verbs: ['*'], apiGroups: ['*'], resources: ['*'] },
@@ -195,7 +258,7 @@ test('a server for one trusted user allows everything', () => {
 
 test('rules are those of the roles that hold in the namespace; those of a node are incomplete', () => {
   const verbs = (who: User, namespace: string): string[] =>
-    authorizer.rulesFor(who, namespace).resourceRules.map((rule) => rule.resources.join('+'));
+    authorizer.rulesFor(who, namespace).resourceRules.map((rule) => rule.resources?.join('+') ?? '');
   const basic = ['selfsubjectaccessreviews+selfsubjectrulesreviews', 'selfsubjectreviews'];
   assert.deepEqual(verbs(ann, 'shop'), [...basic, 'configmaps+pods/log']);
   assert.deepEqual(verbs(ann, 'other'), basic);
@@ -204,6 +267,22 @@ test('rules are those of the roles that hold in the namespace; those of a node a
   assert.deepEqual(
     { incomplete, evaluationError },
     { incomplete: true, evaluationError: 'node authorizer does not support user rule resolution' },
+  );
+});
+
+test('who is allowed something is told why', () => {
+  const why = (who: User, text: string): string => authorizer.authorize(who, request(text)).reason;
+  assert.equal(
+    why(ann, 'get configmaps shop/x'),
+    'RBAC: allowed by RoleBinding "readers/shop" of Role "reader" to User "ann"',
+  );
+  assert.equal(
+    why(robot, 'get configmaps shop/x'),
+    'RBAC: allowed by RoleBinding "readers/shop" of Role "reader" to ServiceAccount "robot/shop"',
+  );
+  assert.equal(
+    why(user('olga', 'ops'), 'get /metrics'),
+    'RBAC: allowed by ClusterRoleBinding "ops" of ClusterRole "ops" to Group "ops"',
   );
 });
 

@@ -1,70 +1,110 @@
 /**
  * Decides whether a user may do what they ask for. Members of `system:masters` may do anything, nodes what
- * `node-authorization.ts` grants, and every user what their roles allow. There is no RBAC API: roles come from settings.
+ * `node-authorization.ts` grants, and every user what the roles allow that they are bound to.
  */
+import type { PolicyRule } from '../../kube/kinds/access/role.ts';
+import type { SelfSubjectRulesReview } from '../../kube/kinds/reviews.ts';
 import { type Decision, authorizeNode } from './node-authorization.ts';
 import type { NodeRelations } from './node-graph.ts';
-import { type PathRule, type ResourceRule, type Role, builtInRoles, holds, roleAllows } from './roles.ts';
+import { ruleAllows } from './policy-rules.ts';
+import { type RoleIndex, describeHolding, missingRole } from './role-index.ts';
 import { type RequestAttributes, type User, nodeNameOf, wellKnownGroups } from './user.ts';
 
 export interface AuthorizerSettings {
-  /** `alwaysAllow` is for one trusted user on one machine; with `node`, whatever nothing allows is refused. */
-  readonly mode: 'node' | 'alwaysAllow';
-  /** Beside those that every API server has. */
-  readonly roles: readonly Role[];
+  /** `alwaysAllow` is for one trusted user on one machine; with `rbac`, whatever nothing allows is refused. */
+  readonly mode: 'rbac' | 'alwaysAllow';
 }
 
-/** What a SelfSubjectRulesReview answers. */
-interface RulesReview {
-  readonly resourceRules: readonly ResourceRule[];
-  readonly nonResourceRules: readonly PathRule[];
-  readonly incomplete: boolean;
-  readonly evaluationError?: string;
+interface AuthorizerDeps {
+  readonly relations: NodeRelations;
+  readonly roles: Pick<RoleIndex, 'heldBy'>;
 }
 
-const everything: Omit<RulesReview, 'incomplete'> = {
-  resourceRules: [{ verbs: ['*'], apiGroups: ['*'], resources: ['*'] }],
-  nonResourceRules: [{ verbs: ['*'], nonResourceURLs: ['*'] }],
-};
+type RulesReview = NonNullable<SelfSubjectRulesReview['status']>;
+
+interface HeldRules {
+  readonly rules: readonly PolicyRule[];
+  /** Why there may be more of them. */
+  readonly problems: readonly string[];
+}
+
+const everything: readonly PolicyRule[] = [
+  { verbs: ['*'], apiGroups: ['*'], resources: ['*'] },
+  { verbs: ['*'], nonResourceURLs: ['*'] },
+];
+
+/** Whoever looks after the server may ask how it is, also before there are any roles. */
+const alwaysAllowed = new Set(['/healthz', '/livez', '/readyz']);
 
 export class Authorizer {
-  readonly #relations: NodeRelations;
+  readonly #deps: AuthorizerDeps;
   readonly #mode: AuthorizerSettings['mode'];
-  readonly #roles: readonly Role[];
 
-  constructor({ relations }: { readonly relations: NodeRelations }, { mode, roles }: AuthorizerSettings) {
-    this.#relations = relations;
+  constructor(deps: AuthorizerDeps, { mode }: AuthorizerSettings) {
+    this.#deps = deps;
     this.#mode = mode;
-    this.#roles = [...builtInRoles, ...roles];
   }
 
   authorize(user: User, request: RequestAttributes): Decision {
     if (this.#mayAll(user)) return { allowed: true, reason: '' };
+    if (request.kind === 'path' && alwaysAllowed.has(request.path)) return { allowed: true, reason: '' };
     const node = nodeNameOf(user);
-    const decision = node === undefined ? undefined : authorizeNode(node, user.name, request, this.#relations);
+    const decision = node === undefined ? undefined : authorizeNode(node, user.name, request, this.#deps.relations);
     if (decision?.allowed === true) return decision;
-    const allowed = this.#rolesOf(user).some((role) => roleAllows(role, request));
-    return { allowed, reason: allowed ? '' : (decision?.reason ?? '') };
+    const missing = new Set<string>();
+    for (const { binding, rules } of this.#deps.roles.heldBy(user, namespaceOf(request))) {
+      if (rules === undefined) missing.add(missingRole(binding));
+      else if (rules.some((rule) => ruleAllows(rule, request))) {
+        return { allowed: true, reason: `RBAC: allowed by ${describeHolding(binding, user)}` };
+      }
+    }
+    const reasons = [decision?.reason ?? '', missing.size === 0 ? '' : `RBAC: ${together([...missing])}`];
+    return { allowed: false, reason: reasons.filter((reason) => reason !== '').join('\n') };
+  }
+
+  /** All that roles allow the user, everywhere and in the namespace. */
+  rulesHeldBy(user: User, namespace: string): HeldRules {
+    if (this.#mayAll(user)) return { rules: everything, problems: [] };
+    const held = [...this.#deps.roles.heldBy(user, namespace)];
+    const missing = new Set(held.filter(({ rules }) => rules === undefined).map(({ binding }) => missingRole(binding)));
+    return {
+      rules: held.flatMap(({ rules = [] }) => rules),
+      problems: missing.size === 0 ? [] : [together([...missing])],
+    };
   }
 
   /** The relations of a node cannot be written as rules, so a node's answer is marked as incomplete. */
   rulesFor(user: User, namespace: string): RulesReview {
-    if (this.#mayAll(user)) return { ...everything, incomplete: false };
-    const roles = this.#rolesOf(user);
-    const here = roles.filter((role) => role.namespace === undefined || role.namespace === namespace);
-    const rules = {
-      resourceRules: here.flatMap(({ resourceRules }) => resourceRules),
-      nonResourceRules: roles.flatMap(({ pathRules }) => pathRules),
+    const { rules, problems } = this.rulesHeldBy(user, namespace);
+    const isNode = nodeNameOf(user) !== undefined;
+    const errors = [...(isNode ? ['node authorizer does not support user rule resolution'] : []), ...problems];
+    return {
+      resourceRules: rules
+        .filter(({ resources = [] }) => resources.length > 0)
+        .map(({ verbs, apiGroups = [], resources = [], resourceNames = [] }) => ({
+          verbs,
+          apiGroups,
+          resources,
+          ...(resourceNames.length > 0 && { resourceNames }),
+        })),
+      nonResourceRules: rules
+        .filter(({ nonResourceURLs = [] }) => nonResourceURLs.length > 0)
+        .map(({ verbs, nonResourceURLs = [] }) => ({ verbs, nonResourceURLs })),
+      incomplete: isNode,
+      ...(errors.length > 0 && { evaluationError: together(errors) }),
     };
-    if (nodeNameOf(user) === undefined) return { ...rules, incomplete: false };
-    return { ...rules, incomplete: true, evaluationError: 'node authorizer does not support user rule resolution' };
   }
 
   #mayAll(user: User): boolean {
     return this.#mode === 'alwaysAllow' || user.groups.includes(wellKnownGroups.masters);
   }
+}
 
-  #rolesOf(user: User): readonly Role[] {
-    return this.#roles.filter((role) => holds(user, role));
-  }
+function namespaceOf(request: RequestAttributes): string {
+  return request.kind === 'path' ? '' : request.namespace;
+}
+
+/** Several errors as one, as Go prints them. */
+function together(errors: readonly string[]): string {
+  return errors.length === 1 ? errors.join() : `[${errors.join(', ')}]`;
 }

@@ -2,9 +2,10 @@
  * What a node may do: read what its own pods name, report about itself and them. It is refused with a reason, unless
  * another authorizer allows it. What depends on the content of an object is checked later, in `admission/node-restriction.ts`.
  */
+import type { PolicyRule } from '../../kube/kinds/access/role.ts';
 import { goQuote } from '../../kube/values/go-text.ts';
 import type { NodeRelations, RelatedKind } from './node-graph.ts';
-import { type ResourceRule, resourceRuleAllows } from './roles.ts';
+import { resourceRuleAllows } from './policy-rules.ts';
 import type { RequestAttributes, ResourceAttributes } from './user.ts';
 
 export interface Decision {
@@ -20,7 +21,7 @@ const reads = ['get', 'list', 'watch'];
 const ownObjectVerbs = new Set(['get', 'create', 'update', 'patch', 'delete']);
 const nodeLeaseNamespace = 'kube-node-lease';
 
-const staticRules: readonly ResourceRule[] = [
+const staticRules: readonly PolicyRule[] = [
   { verbs: ['create'], apiGroups: ['authentication.k8s.io'], resources: ['tokenreviews'] },
   {
     verbs: ['create'],

@@ -28,6 +28,15 @@ export const ageColumn: Column = text<KubeObject>('Age', 'The time since the obj
   ageSince(object.metadata.creationTimestamp, now),
 );
 
+/** Of kinds that have no table of their own. */
+export const createdAtColumn: Column = {
+  name: 'Created At',
+  type: 'date',
+  description: 'When the object was created.',
+  priority: 0,
+  cell: ({ metadata }) => metadata.creationTimestamp ?? '<unknown>',
+};
+
 /** A cell must show something: `<none>` where a thing has not been given. */
 export function orNone(value: string | undefined): string {
   return value === undefined || value === '' ? '<none>' : value;

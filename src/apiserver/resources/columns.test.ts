@@ -32,6 +32,23 @@ const containers = [
   { name: 'main', image: 'i:1' },
   { name: 'side', image: 'j' },
 ];
+const binding = {
+  roleRef: { kind: 'ClusterRole', name: 'view' },
+  subjects: [
+    { kind: 'User', name: 'ann' },
+    { kind: 'User', name: 'bob' },
+    { kind: 'Group', name: 'dev' },
+    { kind: 'ServiceAccount', namespace: 'shop', name: 'robot' },
+  ],
+};
+const bindingCells = {
+  Name: 'x',
+  Role: 'ClusterRole/view',
+  Age: '45m',
+  'Users*': 'ann, bob',
+  'Groups*': 'dev',
+  'ServiceAccounts*': 'shop/robot',
+};
 const reviewCells = { Name: 'x', Age: '45m' };
 
 const rows: Readonly<Record<string, readonly Row[]>> = {
@@ -371,6 +388,12 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
       cells: { Name: 'x', 'Pod-Selector': 'app=web', Age: '45m' },
     },
   ],
+  'rbac.authorization.k8s.io/v1 roles': [{ object: {}, cells: { Name: 'x', 'Created At': '2026-01-01T00:15:00Z' } }],
+  'rbac.authorization.k8s.io/v1 clusterroles': [
+    { object: {}, cells: { Name: 'x', 'Created At': '2026-01-01T00:15:00Z' } },
+  ],
+  'rbac.authorization.k8s.io/v1 rolebindings': [{ object: binding, cells: bindingCells }],
+  'rbac.authorization.k8s.io/v1 clusterrolebindings': [{ object: binding, cells: bindingCells }],
   'scheduling.k8s.io/v1 priorityclasses': [
     {
       object: { value: 5, preemptionPolicy: 'Never' },

@@ -14,21 +14,12 @@ import { podDisruptionBudgetKind, validateBudgetStatus } from '../../kube/kinds/
 import { priorityClassKind, systemPriorityClasses } from '../../kube/kinds/policy/priority-class.ts';
 import { type ResourceQuota, resourceQuotaKind, validateQuotaStatus } from '../../kube/kinds/policy/resource-quota.ts';
 import type { ResourceList } from '../../kube/values/quantity.ts';
-import { ageColumn, nameColumn, text, yesNo } from '../model/columns.ts';
+import { ageColumn, createdAtColumn, nameColumn, text, yesNo } from '../model/columns.ts';
 import { type Column, keepFields, resource, specAndStatus, statusOf } from '../model/resource.ts';
 
 export const limitRanges = resource(limitRangeKind, {
   withoutEffect: 'pods and claims get no defaults from it and keep to no bounds',
-  columns: [
-    nameColumn,
-    {
-      name: 'Created At',
-      type: 'date',
-      description: 'When the object was created.',
-      priority: 0,
-      cell: ({ metadata }) => metadata.creationTimestamp ?? '<unknown>',
-    },
-  ],
+  columns: [nameColumn, createdAtColumn],
 });
 
 export const resourceQuotas = resource(resourceQuotaKind, {

@@ -1,5 +1,6 @@
 /** The table of everything this server serves. To serve another kind, write its entry and add it here: nothing else. */
 import type { Resource } from '../model/resource.ts';
+import { clusterRoleBindings, clusterRoles, roleBindings, roles } from './access.ts';
 import { cronJobs, jobs } from './batch.ts';
 import { leases, namespaces, nodes, runtimeClasses, serviceAccounts } from './cluster.ts';
 import { clusterTrustBundles, clusterTrustBundlesBeta, configMaps, secrets } from './configuration.ts';
@@ -79,6 +80,10 @@ export const resources: readonly Resource[] = [
   networkPolicies,
   runtimeClasses,
   podDisruptionBudgets,
+  clusterRoleBindings,
+  clusterRoles,
+  roleBindings,
+  roles,
   priorityClasses,
   csiDrivers,
   csiNodes,

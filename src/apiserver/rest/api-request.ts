@@ -76,6 +76,8 @@ export interface Exchange {
   /** Of a client that showed a certificate. */
   readonly peer: PeerIdentity | undefined;
   header(name: string): string | undefined;
+  /** Of all headers of that name, each as it came. */
+  headerValues(name: string): readonly string[];
   /** In lower case. */
   headerNames(): readonly string[];
   /** Rejects with a StatusError when it is longer, with a ConnectionLost when the client goes away, or as `stopReading` says. */
@@ -112,6 +114,16 @@ export function peerOf(socket: unknown): PeerIdentity | undefined {
   if (certificate === undefined || Object.keys(certificate).length === 0) return undefined;
   const keyUsages = certificate.ext_key_usage;
   return { verified: tls?.authorized === true, subject: certificate.subject, ...(keyUsages && { keyUsages }) };
+}
+
+/** The values of the headers of a name, from names and values by turns as they came. */
+export function valuesOf(rawHeaders: readonly string[], name: string): readonly string[] {
+  const texts: string[] = [];
+  for (let index = 0; index < rawHeaders.length; index += 2) {
+    if (rawHeaders[index]?.toLowerCase() !== name) continue;
+    texts.push(Buffer.from(rawHeaders[index + 1] ?? '', 'latin1').toString('utf8'));
+  }
+  return texts;
 }
 
 /** HTTP headers are bytes; Node takes each character for one byte. */

@@ -11,7 +11,7 @@ import type { Authenticator } from '../identity/authentication.ts';
 import type { Authorizer } from '../identity/authorization.ts';
 import type { RequestAttributes, User } from '../identity/user.ts';
 import { type KubeObject, apiVersionOf } from '../model/resource.ts';
-import { invalid, kindName, unknownResource } from '../model/status.ts';
+import { badRequest, invalid, kindName, unknownResource } from '../model/status.ts';
 import type { Handler } from './api-request.ts';
 import { checkNamespace, readStorable } from './create.ts';
 import { type WriteDeps, writeOptions } from './write-context.ts';
@@ -36,8 +36,11 @@ const answers: Readonly<Record<string, Answer>> = {
     reviewAccess(authorizer, user, (object as SelfSubjectAccessReview).spec),
   SubjectAccessReview: subjectAccess,
   LocalSubjectAccessReview: subjectAccess,
-  SelfSubjectRulesReview: ({ authorizer }, object, user) =>
-    authorizer.rulesFor(user, (object as SelfSubjectRulesReview).spec.namespace ?? ''),
+  SelfSubjectRulesReview({ authorizer }, object, user) {
+    const { namespace = '' } = (object as SelfSubjectRulesReview).spec;
+    if (namespace === '') throw badRequest('no namespace on request');
+    return authorizer.rulesFor(user, namespace);
+  },
 };
 
 function subjectAccess({ authorizer }: ReviewDeps, object: KubeObject): object {

@@ -84,8 +84,8 @@ export class ApiHandler {
     try {
       if (target !== undefined) {
         info = requestInfo(exchange.method, target);
-        const known = authenticateRequest(this.#deps, exchange);
-        user = known.name;
+        const { authenticated, user: known } = authenticateRequest(this.#deps, exchange);
+        user = authenticated.name;
         if (user !== anonymousUser.name && !trust())
           throw tooManyRequests('Too many connections, please try again later.', 1);
         // Discovery and streams of bytes negotiate for themselves.

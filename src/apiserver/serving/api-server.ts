@@ -15,6 +15,7 @@ import { OpenApiDocuments } from '../documents/openapi.ts';
 import { Authenticator, type StaticToken } from '../identity/authentication.ts';
 import { Authorizer, type AuthorizerSettings } from '../identity/authorization.ts';
 import { followNodeGraph } from '../identity/node-graph.ts';
+import { followRoles } from '../identity/role-index.ts';
 import {
   TokenIssuer,
   type TokenIssuerSettings,
@@ -121,11 +122,12 @@ export async function startApiServer(
   const hub = new WatchHub(store, watcherDefaults);
   const tokens = new TokenIssuer({ clock, subjects: new StoredObjects(store) }, settings.tokens);
   const authenticator = new Authenticator({ accountTokens: tokens }, settings);
-  const authorizer = new Authorizer({ relations: graph }, settings.authorization);
+  const { roles, unfollow: unfollowRoles } = followRoles(store);
+  const authorizer = new Authorizer({ relations: graph, roles }, settings.authorization);
   const range = serviceRangeOf(settings);
   const { claims: services, unfollow: unfollowServices } = followServiceClaims(store, range);
-  const admission = standardAdmission({ store, clock, random, services });
-  const large = new LargeRequests({ store, clock, services }, workerDefaults);
+  const admission = standardAdmission({ store, clock, random, services, authorizer });
+  const large = new LargeRequests({ store, clock, services, authorizer }, workerDefaults);
   const writes = { store, clock, random, admission };
   const metrics = new ApiMetrics({ watches: () => hub.size, objectCounts: () => countObjects(store, resources) });
   const router = new Router({
@@ -209,6 +211,7 @@ export async function startApiServer(
     await large.close();
     unfollow();
     unfollowServices();
+    unfollowRoles();
   };
   try {
     await controllers.settled;

@@ -5,7 +5,7 @@ import type { Duplex, Readable } from 'node:stream';
 import { MountletError } from '../../base/errors.ts';
 import type { PeerIdentity } from '../identity/authentication.ts';
 import { badRequest, entityTooLarge } from '../model/status.ts';
-import type { Exchange, ResponseHeaders, ResponseStream } from '../rest/api-request.ts';
+import { type Exchange, type ResponseHeaders, type ResponseStream, valuesOf } from '../rest/api-request.ts';
 
 /** An exchange over HTTP/1.1. */
 export class Http1Exchange implements Exchange {
@@ -49,6 +49,10 @@ export class Http1Exchange implements Exchange {
   header(name: string): string | undefined {
     const value = this.#request.headers[name];
     return Array.isArray(value) ? value.join(', ') : value;
+  }
+
+  headerValues(name: string): readonly string[] {
+    return valuesOf(this.#request.rawHeaders, name);
   }
 
   headerNames(): readonly string[] {
@@ -109,9 +113,16 @@ export class Http2Exchange implements Exchange {
   readonly peer: PeerIdentity | undefined;
   readonly #stream: ServerHttp2Stream;
   readonly #headers: IncomingHttpHeaders;
+  readonly #rawHeaders: readonly string[];
   readonly #body = new BodyReader();
 
-  constructor(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, peer: PeerIdentity | undefined) {
+  constructor(
+    stream: ServerHttp2Stream,
+    headers: IncomingHttpHeaders,
+    rawHeaders: readonly string[],
+    peer: PeerIdentity | undefined,
+  ) {
+    this.#rawHeaders = rawHeaders;
     this.peer = peer;
     this.#stream = stream;
     this.#headers = headers;
@@ -138,6 +149,10 @@ export class Http2Exchange implements Exchange {
   header(name: string): string | undefined {
     const value = this.#headers[name];
     return Array.isArray(value) ? value.join(', ') : value;
+  }
+
+  headerValues(name: string): readonly string[] {
+    return valuesOf(this.#rawHeaders, name);
   }
 
   headerNames(): readonly string[] {

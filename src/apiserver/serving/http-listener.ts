@@ -4,7 +4,12 @@
  */
 import { once } from 'node:events';
 import { type Server, ServerResponse, createServer as createHttp1 } from 'node:http';
-import { type ServerHttp2Session, createServer as createHttp2 } from 'node:http2';
+import {
+  type IncomingHttpHeaders,
+  type ServerHttp2Session,
+  type ServerHttp2Stream,
+  createServer as createHttp2,
+} from 'node:http2';
 import type { AddressInfo, Server as NetServer, Socket } from 'node:net';
 import { createServer as createTls } from 'node:tls';
 import { Connections, connectionPlaces } from '../../base/connections.ts';
@@ -71,11 +76,18 @@ export async function startHttpListener(settings: ListenerSettings, handle: Hand
   const peers = new Peers();
   const http1 = createHttp1Server(peers, serve);
   const http2 = createHttp2({ settings: { maxConcurrentStreams: streamsMax }, maxSessionMemory: sessionMemoryMax });
-  http2.on('stream', (stream, headers) => {
+  // The types of Node leave out the last one.
+  const onStream = (
+    stream: ServerHttp2Stream,
+    headers: IncomingHttpHeaders,
+    _flags: number,
+    rawHeaders: readonly string[] = [],
+  ): void => {
     const { session } = stream;
     if (session === undefined) return;
-    serve(new Http2Exchange(stream, headers, peers.of(session, session.socket)), session.socket);
-  });
+    serve(new Http2Exchange(stream, headers, rawHeaders, peers.of(session, session.socket)), session.socket);
+  };
+  http2.on('stream', onStream);
   http2.on('sessionError', () => {});
   http2.on('session', (session) => {
     sessions.add(session);

@@ -4,7 +4,7 @@ import { after, before, test } from 'node:test';
 import fc from 'fast-check';
 import { type LargeRequest, configMapBody, largeRequests, seenAttacks } from '../../testing/servers/large-bodies.ts';
 import { MemoryStore } from '../../testing/servers/stores.ts';
-import { type TestApiServer, startTestApiServer } from '../../testing/servers/test-api-server.ts';
+import { type TestApiServer, openAuthorizer, startTestApiServer } from '../../testing/servers/test-api-server.ts';
 import { type TestClient, type TestJson, type TestResponse, http1Client } from '../../testing/servers/test-client.ts';
 import { ServiceRange, defaultServiceRange } from '../../kube/values/service-range.ts';
 import { ServiceClaims } from '../admission/service-claims.ts';
@@ -225,7 +225,10 @@ test('a write that others have overtaken is decided again, on what they wrote', 
     }
     return stored;
   });
-  const large = new LargeRequests({ store, clock: { now: () => 0 }, services: servicesOf(store) }, workerDefaults);
+  const large = new LargeRequests(
+    { store, clock: { now: () => 0 }, services: servicesOf(store), authorizer: openAuthorizer },
+    workerDefaults,
+  );
   t.after(() => large.close());
   const reply = await large.handle('patch', patchOf('shared', { mine: '3' }));
   assert.ok(reply?.kind === 'raw');
@@ -240,7 +243,10 @@ const failures = [
 for (const { it, limits, code } of failures) {
   test(`a request that ${it} is refused, and hurts no other`, async (t) => {
     const store = await sharedStore();
-    const large = new LargeRequests({ store, clock: { now: () => 0 }, services: servicesOf(store) }, limits);
+    const large = new LargeRequests(
+      { store, clock: { now: () => 0 }, services: servicesOf(store), authorizer: openAuthorizer },
+      limits,
+    );
     t.after(() => large.close());
     for (let time = 0; time < 2; time += 1) {
       await assert.rejects(
@@ -255,7 +261,10 @@ for (const { it, limits, code } of failures) {
 test('what the store throws is what the request fails with, and the next one works', async (t) => {
   const store = await sharedStore();
   const full = t.mock.method(store, 'update', () => Promise.reject(new StoreFullError(key, 1)));
-  const large = new LargeRequests({ store, clock: { now: () => 0 }, services: servicesOf(store) }, workerDefaults);
+  const large = new LargeRequests(
+    { store, clock: { now: () => 0 }, services: servicesOf(store), authorizer: openAuthorizer },
+    workerDefaults,
+  );
   t.after(() => large.close());
   await assert.rejects(large.handle('patch', patchOf('shared', { mine: '3' })), StoreFullError);
   full.mock.restore();
@@ -266,7 +275,10 @@ test('what the store throws is what the request fails with, and the next one wor
 
 test('more large requests than may wait are asked to come back', async (t) => {
   const store = await sharedStore();
-  const large = new LargeRequests({ store, clock: { now: () => 0 }, services: servicesOf(store) }, workerDefaults);
+  const large = new LargeRequests(
+    { store, clock: { now: () => 0 }, services: servicesOf(store), authorizer: openAuthorizer },
+    workerDefaults,
+  );
   t.after(() => large.close());
   const answers = await Promise.allSettled(
     Array.from({ length: 20 }, (_, index) => large.handle('patch', patchOf('shared', { [`k${index}`]: '1' }))),

@@ -12,7 +12,8 @@ import type { Clock } from '../../base/clock.ts';
 import { errorCode } from '../../base/errors.ts';
 import { Semaphore } from '../../base/semaphore.ts';
 import type { ServiceClaims } from '../admission/service-claims.ts';
-import type { User } from '../identity/user.ts';
+import type { Authorizer } from '../identity/authorization.ts';
+import type { RequestAttributes, User } from '../identity/user.ts';
 import { type Status, StatusError, entityTooLarge, timedOut, tooManyRequests } from '../model/status.ts';
 import { objectKey, objectPrefix } from '../model/stored-objects.ts';
 import { type ApiRequest, type Reply, type Representation, bodyBytesMax } from '../rest/api-request.ts';
@@ -53,6 +54,8 @@ export type Question =
   | { readonly kind: 'get'; readonly key: string }
   | { readonly kind: 'list'; readonly request: ListRequest }
   | { readonly kind: 'holder'; readonly claim: string }
+  | { readonly kind: 'authorize'; readonly user: User; readonly attributes: RequestAttributes }
+  | { readonly kind: 'rules'; readonly user: User; readonly namespace: string }
   | Commit;
 
 export interface Answers {
@@ -60,6 +63,8 @@ export interface Answers {
   readonly get: StoredObject | undefined;
   readonly list: ListResult | Gone;
   readonly holder: string | undefined;
+  readonly authorize: ReturnType<Authorizer['authorize']>;
+  readonly rules: ReturnType<Authorizer['rulesHeldBy']>;
   /** The revision of the write; undefined where something that was read has changed, so that it has to be decided again. */
   readonly commit: number | undefined;
 }
@@ -108,12 +113,14 @@ interface LargeRequestsDeps {
   readonly store: Store;
   readonly clock: Pick<Clock, 'now'>;
   readonly services: ServiceClaims;
+  readonly authorizer: Pick<Authorizer, 'authorize' | 'rulesHeldBy'>;
 }
 
 export class LargeRequests {
   readonly #store: Store;
   readonly #clock: Pick<Clock, 'now'>;
   readonly #services: ServiceClaims;
+  readonly #authorizer: LargeRequestsDeps['authorizer'];
   readonly #limits: typeof workerDefaults;
   readonly #one = new Semaphore(1);
   #waiting = 0;
@@ -122,10 +129,11 @@ export class LargeRequests {
   #idle: NodeJS.Timeout | undefined;
   #job: RunningJob | undefined;
 
-  constructor({ store, clock, services }: LargeRequestsDeps, limits: typeof workerDefaults) {
+  constructor({ store, clock, services, authorizer }: LargeRequestsDeps, limits: typeof workerDefaults) {
     this.#store = store;
     this.#clock = clock;
     this.#services = services;
+    this.#authorizer = authorizer;
     this.#limits = limits;
   }
 
@@ -255,6 +263,10 @@ export class LargeRequests {
         return this.#list(question.request);
       case 'holder':
         return this.#services.holders()(question.claim);
+      case 'authorize':
+        return this.#authorizer.authorize(question.user, question.attributes);
+      case 'rules':
+        return this.#authorizer.rulesHeldBy(question.user, question.namespace);
       case 'commit':
         return this.#commit(question);
     }

@@ -1,10 +1,11 @@
 /** Authentication and authorization of a request, before anything else is done with it. */
 import type { Authenticator } from '../identity/authentication.ts';
 import type { Authorizer } from '../identity/authorization.ts';
+import { impersonationOf } from '../identity/impersonation.ts';
 import { type RequestAttributes, type User, forbiddenMessage } from '../identity/user.ts';
 import type { ResourceTable } from '../model/resource.ts';
 import { parseFieldSelector, requiredName } from '../model/selection.ts';
-import { StatusError, badRequest, forbidden, unauthorized } from '../model/status.ts';
+import { StatusError, unauthorized } from '../model/status.ts';
 import type { Exchange } from '../rest/api-request.ts';
 import type { RequestInfo, ResourceRequest } from '../rest/request-info.ts';
 
@@ -14,31 +15,34 @@ interface AccessDeps {
   readonly resources: ResourceTable;
 }
 
-const impersonation = /^impersonate-(user$|group$|uid$|extra-)/;
+/** Whose credentials they are, and in whose name everything is done: the same, unless it is in the name of somebody else. */
+interface Requester {
+  readonly authenticated: User;
+  readonly user: User;
+}
 
-/** Throws a 401, or a 403 for impersonation: to ignore that would be to act in the wrong name. A 400 where there is no name. */
-export function authenticateRequest({ authenticator }: AccessDeps, exchange: Exchange): User {
+/** Throws a 401. For impersonation that is not allowed a 403: to ignore it would be to act in the wrong name. */
+export function authenticateRequest(deps: AccessDeps, exchange: Exchange): Requester {
   const { peer } = exchange;
   const authorization = exchange.header('authorization');
-  const result = authenticator.authenticate({
+  const result = deps.authenticator.authenticate({
     ...(peer && { peer }),
     ...(authorization !== undefined && { authorization }),
   });
   if (result.kind === 'unauthenticated') throw unauthorized();
-  const asked = exchange.headerNames().filter((name) => impersonation.test(name));
-  if (asked.length > 0) {
-    if ((exchange.header('impersonate-user') ?? '') === '') {
-      throw badRequest(`requested ${asked.join(', ')} without impersonating a user`);
-    }
-    throw forbidden({ group: '', name: '' }, '', 'this server does not support impersonation');
-  }
-  return result.user;
+  const asked = impersonationOf(exchange);
+  if (asked === undefined) return { authenticated: result.user, user: result.user };
+  for (const permission of asked.permissions) requirePermission(deps, result.user, permission);
+  return { authenticated: result.user, user: asked.user };
 }
 
 /** Throws a 403. */
 export function authorizeRequest(deps: AccessDeps, user: User, info: RequestInfo, query: URLSearchParams): void {
-  const attributes = attributesOf(deps.resources, info, query);
-  const { allowed, reason } = deps.authorizer.authorize(user, attributes);
+  requirePermission(deps, user, attributesOf(deps.resources, info, query));
+}
+
+function requirePermission({ authorizer }: AccessDeps, user: User, attributes: RequestAttributes): void {
+  const { allowed, reason } = authorizer.authorize(user, attributes);
   if (allowed) return;
   const message = forbiddenMessage(user, attributes, reason);
   if (attributes.kind === 'path') throw new StatusError(403, 'Forbidden', message, {});

@@ -87,6 +87,11 @@ class DistantStore implements RequestStore {
 const range = ServiceRange.parse(serviceRange);
 if (range === undefined) throw new Error(`the range ${serviceRange}`);
 const services: ServicePool = { range, holders: () => (claim) => ask({ kind: 'holder', claim }) };
+/** What users hold is known to the other thread. */
+const authorizer: Parameters<typeof standardAdmission>[0]['authorizer'] = {
+  authorize: (user, attributes) => ask({ kind: 'authorize', user, attributes }),
+  rulesHeldBy: (user, namespace) => ask({ kind: 'rules', user, namespace }),
+};
 
 const table = new ResourceTable(resources);
 
@@ -94,7 +99,7 @@ async function run(job: Job): Promise<Outcome> {
   const { verb, info, user, representation, nowMs, headers } = job;
   const store = new DistantStore();
   const clock = { ...systemClock, now: () => nowMs };
-  const deps = { store, clock, random: systemRandom, services };
+  const deps = { store, clock, random: systemRandom, services, authorizer };
   const handler = objectHandlers({ ...deps, admission: standardAdmission(deps) })[verb];
   const served = table.shownAt(info, info.resource, info.subresource);
   if (handler === undefined || served === undefined) throw new Error('a request for something that is not served');

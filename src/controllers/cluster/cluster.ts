@@ -112,6 +112,24 @@ export async function unlessRefused(write: Promise<unknown>, ...codes: readonly 
   }
 }
 
+/** Makes an object that should be there, or repairs it. `repair` answers what it was given where nothing is wrong. */
+export async function ensureObject(
+  cluster: Cluster,
+  kind: Kind,
+  namespace: string,
+  object: KubeObject,
+  repair?: (current: KubeObject) => KubeObject,
+): Promise<void> {
+  const key = cluster.keyOf(kind, namespace, object.metadata.name);
+  const current = await cluster.get(key);
+  if (current === undefined) {
+    // Another client makes it, or the namespace has just begun to end.
+    await unlessRefused(cluster.create(kind, namespace, object), 409, 403, 404);
+  } else if (repair !== undefined && repair(current) !== current) {
+    await unlessRefused(cluster.update(key, repair), 404);
+  }
+}
+
 /** Changes this very object: one that is gone, or another one of the same name, is left alone. */
 export function updateSame<T extends KubeObject>(
   cluster: Cluster,

@@ -13,6 +13,9 @@ import {
   kubeconfig,
   makeAuthority,
 } from '../../apiserver/identity/certificates.ts';
+import { Authorizer } from '../../apiserver/identity/authorization.ts';
+import { NodeGraph } from '../../apiserver/identity/node-graph.ts';
+import { RoleIndex } from '../../apiserver/identity/role-index.ts';
 import { loadSigningKey, makeSigningKeyPem } from '../../apiserver/identity/signing-key.ts';
 import type { ApiNotice } from '../../apiserver/model/notices.ts';
 import { systemRandom } from '../../apiserver/model/random.ts';
@@ -57,6 +60,12 @@ export async function startTestServer(): Promise<TestServer> {
 
 export const adminToken = 'admin-token';
 
+/** Of a server whose users may do anything. */
+export const openAuthorizer = new Authorizer(
+  { relations: new NodeGraph(), roles: new RoleIndex() },
+  { mode: 'alwaysAllow' },
+);
+
 /** The system's clock, but waiting for a version that may still come is over at once. */
 export const impatientClock: Clock = {
   now: () => systemClock.now(),
@@ -95,7 +104,7 @@ export async function startTestApiServer({
       version: versionOf('32'),
       staticTokens: [{ token: adminToken, user: { name: 'admin', uid: '1', groups: ['system:masters'] } }],
       allowsAnonymous: true,
-      authorization: { mode: 'node', roles: [] },
+      authorization: { mode: 'rbac' },
       tokens: {
         issuer: 'https://kubernetes.default.svc',
         audiences: ['https://kubernetes.default.svc'],

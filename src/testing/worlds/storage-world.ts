@@ -31,6 +31,7 @@ import type { KubeObject } from '../../kube/schema/kind.ts';
 import { ServiceRange, defaultServiceRange } from '../../kube/values/service-range.ts';
 import { FakeClock } from '../fakes/fake-clock.ts';
 import { memoryStore } from '../servers/stores.ts';
+import { openAuthorizer } from '../servers/test-api-server.ts';
 import { ClaimDisk, runClaimNode } from './claim-node.ts';
 
 export const namespace = 'shop';
@@ -276,7 +277,7 @@ export class StorageWorld {
   #clusterFor(name: string, signal: AbortSignal): StoreCluster {
     const { store, clock } = this;
     const random = this.#random();
-    const admission = standardAdmission({ store, clock, random, services: this.#services });
+    const admission = standardAdmission({ store, clock, random, services: this.#services, authorizer: openAuthorizer });
     const table = new ResourceTable(resources);
     return new StoreCluster({ store, clock, random, admission, resources: table }, name, signal);
   }
