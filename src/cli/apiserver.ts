@@ -27,6 +27,7 @@ export async function apiServerCommand(options: ApiServerOptions): Promise<numbe
         directory: resolve(options.data),
         ...parseListen(options.listen),
         loops: chosenLoops(options),
+        kubeletInsecure: options.kubeletInsecure === true,
         disablesForceDetachOnTimeout: options.disableForceDetachOnTimeout === true,
       },
       (notice) => {

@@ -13,6 +13,7 @@ import {
   disableForceDetach,
   hostFiles,
   hostPath,
+  kubeletInsecure,
   notEmpty,
   runtime,
   runtimeEndpoint,
@@ -377,7 +378,8 @@ function withLoops(command: Command): Command {
         .choices(['default', 'none'])
         .default('default'),
     )
-    .addOption(disableForceDetach);
+    .addOption(disableForceDetach)
+    .addOption(kubeletInsecure);
 }
 
 function withLog(command: Command): Command {

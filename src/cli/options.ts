@@ -43,7 +43,13 @@ export const disableForceDetach = new Option(
   'leave volumes on a node that is not ready and still has them mounted, however long (default: 6 min)',
 );
 
+export const kubeletInsecure = new Option(
+  '--kubelet-insecure',
+  'do not verify the certificates of nodes: for kubelets whose certificates this server did not sign',
+);
+
 export interface LoopOptions {
+  readonly kubeletInsecure?: boolean;
   readonly disableForceDetachOnTimeout?: boolean;
   readonly controllers: string;
   readonly scheduler: 'default' | 'none';

@@ -65,6 +65,7 @@ export function upCommand(paths: readonly string[], options: UpOptions): Promise
         node: settings,
         loops: chosenLoops(options),
         csiControllers: options.csiController ?? [],
+        kubeletInsecure: options.kubeletInsecure === true,
         disablesForceDetachOnTimeout: options.disableForceDetachOnTimeout === true,
       },
       {

@@ -8,6 +8,12 @@ import { type AttachDetachDeps, type ForceDetachSetting, runAttachDetach } from 
 import { CannotRunError } from './cluster/cluster.ts';
 import { runClusterRoleAggregation } from './cluster-role-aggregation.ts';
 import {
+  type CertificateSigner,
+  runRequestApproval,
+  runRequestCleaning,
+  runRequestSigning,
+} from './certificate-requests.ts';
+import {
   type DefaultObjectDeps,
   ensureDefaultObjects,
   rootCertificates,
@@ -40,10 +46,14 @@ import { type WorkloadLoop, runWorkloads } from './workloads/workloads.ts';
 interface LoopDeps extends AttachDetachDeps {
   /** What clients of the server trust; undefined where they need nothing of their own for that. */
   readonly authorityPem: string | undefined;
+  /** Undefined where the key of the authority is elsewhere. */
+  readonly signer?: CertificateSigner | undefined;
 }
 
 type Loop = (deps: LoopDeps, signal: AbortSignal) => Promise<void>;
 
+/** Needs the key of the authority. */
+export const signing = 'certificatesigningrequest-signing-controller';
 const accounts = 'serviceaccount-controller';
 const certificates = 'root-ca-certificate-publisher-controller';
 
@@ -56,6 +66,9 @@ const loops: Readonly<Record<string, Loop>> = {
   'clusterrole-aggregation-controller': runClusterRoleAggregation,
   'namespace-controller': runNamespaceDeletion,
   'garbage-collector-controller': runGarbageCollector,
+  'certificatesigningrequest-approving-controller': runRequestApproval,
+  [signing]: runRequestSigning,
+  'certificatesigningrequest-cleaner-controller': runRequestCleaning,
   [accounts]: (deps, signal) => runCompanion(serviceAccounts, deps, signal),
   [certificates]: async (deps, signal) => {
     const { authorityPem } = deps;
@@ -163,6 +176,7 @@ interface ControllersDeps extends DefaultObjectDeps, Partial<ForceDetachSetting>
   readonly provisioners?: readonly StorageLoop[];
   /** Absent: all. What an API server does itself always runs. */
   readonly loops?: ReadonlySet<string>;
+  readonly signer?: CertificateSigner;
 }
 
 /** For our own API server. */
@@ -173,8 +187,13 @@ export function runControllers(deps: ControllersDeps, signal: AbortSignal): Runn
     ...(names.has(certificates) ? [rootCertificates(deps.authorityPem)] : []),
   ];
   const settled = ensureDefaultObjects(deps, signal, companions);
+  const possible = deps.signer === undefined ? new Set([...names].filter((name) => name !== signing)) : names;
   const run = (): Promise<unknown> =>
-    Promise.all([runServerService(deps, signal), runExpiry(deps, signal), runLoops(deps, names, signal, provisioners)]);
+    Promise.all([
+      runServerService(deps, signal),
+      runExpiry(deps, signal),
+      runLoops(deps, possible, signal, provisioners),
+    ]);
   // A failure of `settled` is reported there, and only there.
   return { settled, done: settled.then(run, () => undefined) };
 }

@@ -5,6 +5,7 @@
 import { once, setMaxListeners } from 'node:events';
 import { type Server, createServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
+import type { SecureContextOptions } from 'node:tls';
 import { Connections, connectionPlaces } from '../base/connections.ts';
 import { messageOf, OperatingError } from '../base/errors.ts';
 import { NodeHandler, type NodeServerDeps } from './node-handler.ts';
@@ -26,6 +27,8 @@ export interface NodeServerSettings {
 
 export interface NodeServer {
   readonly address: AddressInfo;
+  /** For connections from now on. */
+  showCertificate(certificate: Pick<NodeServerSettings, 'certificatePem' | 'keyPem'>): void;
   /** Ends every session. What runs in containers goes on. */
   close(): Promise<void>;
 }
@@ -44,13 +47,9 @@ export async function startNodeServer(settings: NodeServerSettings, deps: NodeSe
   const connections = new Connections(connectionPlaces(descriptorShare, connectionsMax));
   const handler = new NodeHandler(settings.limits, deps, connections, stop.signal);
   const server: Server = createServer({
-    cert: settings.certificatePem,
-    key: settings.keyPem,
-    ca: settings.clientAuthorityPem,
+    ...secureContext(settings, settings),
     requestCert: true,
     rejectUnauthorized: false,
-    minVersion: settings.minVersion,
-    ...(settings.ciphers !== undefined && { ciphers: settings.ciphers }),
     ALPNProtocols: ['http/1.1'],
   });
   const track = (answer: Promise<void>): void => {
@@ -82,6 +81,7 @@ export async function startNodeServer(settings: NodeServerSettings, deps: NodeSe
   server.on('error', (error) => deps.notify({ kind: 'NodeRequestFailed', path: '', error }));
   return {
     address: server.address() as AddressInfo,
+    showCertificate: (certificate) => server.setSecureContext(secureContext(settings, certificate)),
     async close() {
       const closed = new Promise<void>((resolve) => void server.close(() => resolve()));
       stop.abort(new Error('the node is stopping'));
@@ -89,5 +89,18 @@ export async function startNodeServer(settings: NodeServerSettings, deps: NodeSe
       await closed;
       await Promise.all(answers);
     },
+  };
+}
+
+function secureContext(
+  { clientAuthorityPem, minVersion, ciphers }: NodeServerSettings,
+  { certificatePem, keyPem }: Pick<NodeServerSettings, 'certificatePem' | 'keyPem'>,
+): SecureContextOptions {
+  return {
+    cert: certificatePem,
+    key: keyPem,
+    ca: clientAuthorityPem,
+    minVersion,
+    ...(ciphers !== undefined && { ciphers }),
   };
 }

@@ -3,9 +3,11 @@
  * tokens, the keys that encrypt Secrets. Made at the first start and used by every later one.
  *
  *   DIR/pki/authority.json   certificate and key of the authority     DIR/pki/encryption.keys   see apiserver/store
+ *   DIR/pki/nodes.json       certificate and key of the authority for the servers of nodes
  *   DIR/pki/tokens.key       signs service account tokens             DIR/store/                the objects
  *   DIR/kubeconfig           for the admin; written at each start, because the port may have changed
  */
+import { createPrivateKey } from 'node:crypto';
 import { mkdirSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
@@ -18,13 +20,19 @@ import {
   issueServerCertificate,
   kubeconfig,
   makeAuthority,
+  signRequest,
 } from '../../apiserver/identity/certificates.ts';
 import { type SigningKey, loadSigningKey, makeSigningKeyPem } from '../../apiserver/identity/signing-key.ts';
 import { type EncryptionKey, ensureEncryptionKeys } from '../../apiserver/store/encryption.ts';
+import type { Clock } from '../../base/clock.ts';
+import type { CertificateSigner } from '../../controllers/certificate-requests.ts';
+import { signers } from '../../kube/kinds/certificate-signing-request.ts';
 import { ensurePrivateFile, readPrivateFile, replacePrivateFile } from '../../disk/paths/node-files.ts';
 
 interface ApiServerIdentity {
   readonly authority: Authority;
+  /** Signs what the servers of nodes show, and nothing else: clients of the API server do not trust it. */
+  readonly nodeAuthority: Authority;
   readonly server: KeyPair;
   /** Shown to the servers of nodes. */
   readonly nodeClient: KeyPair;
@@ -49,6 +57,15 @@ export function apiServerIdentity(directory: string, host: string, now: number):
   );
   return {
     authority,
+    nodeAuthority: ensurePrivateFile(
+      join(keys, 'nodes.json'),
+      () => JSON.stringify(makeAuthority({ now, days: authorityDays, name: 'mountlet-nodes-ca' })),
+      (text) => {
+        const read = JSON.parse(text) as Authority;
+        createPrivateKey(read.keyPem);
+        return read;
+      },
+    ),
     server,
     nodeClient: issueNodeClientCertificate(authority, { now, days: leafDays }),
     signingKey: ensurePrivateFile(join(keys, 'tokens.key'), makeSigningKeyPem, loadSigningKey),
@@ -86,6 +103,19 @@ function clustersOf(kubeconfigText: string | undefined): string | undefined {
   } catch {
     return undefined;
   }
+}
+
+/** What the certificates API signs with. */
+export function requestSigner(
+  { authority, nodeAuthority }: Pick<ApiServerIdentity, 'authority' | 'nodeAuthority'>,
+  clock: Pick<Clock, 'now'>,
+): CertificateSigner {
+  return {
+    sign(signerName, request, order) {
+      const signs = signerName === signers.kubeletServing ? nodeAuthority : authority;
+      return signRequest(signs, request, { ...order, now: clock.now() });
+    },
+  };
 }
 
 /** `hosts` are the addresses and names under which the node's own server is reached. */

@@ -31,6 +31,7 @@ import {
   encryptionKeysFile,
   issueAdmin,
   issueNode,
+  requestSigner,
   writeKubeconfig,
 } from './api-server-identity.ts';
 import { InProcessTransport } from './in-process-transport.ts';
@@ -47,6 +48,8 @@ interface EmbeddedApiServerSettings extends Partial<ForceDetachSetting> {
   readonly provisioners?: readonly StorageLoop[];
   /** Names of the loops that run beside what an API server does itself; absent: all. */
   readonly loops?: ReadonlySet<string>;
+  /** Certificates of nodes are not verified. */
+  readonly kubeletInsecure?: boolean;
 }
 
 /** What `--controllers` and `--scheduler` choose. */
@@ -150,13 +153,15 @@ export async function startEmbeddedApiServer(
     provisioners,
     loops,
     disablesForceDetachOnTimeout = false,
+    kubeletInsecure = false,
   }: EmbeddedApiServerSettings,
   notify: Notify,
   signal: AbortSignal,
 ): Promise<EmbeddedApiServer> {
   makeDirectories(directory);
   const now = systemClock.now();
-  const { authority, server, nodeClient, signingKey, encryptionKeys } = apiServerIdentity(directory, host, now);
+  const identity = apiServerIdentity(directory, host, now);
+  const { authority, nodeAuthority, server, nodeClient, signingKey, encryptionKeys } = identity;
   const store = await openStore(directory, encryptionKeys);
   let running: ApiServer | undefined;
   try {
@@ -188,6 +193,7 @@ export async function startEmbeddedApiServer(
             {
               ...cluster,
               disablesForceDetachOnTimeout,
+              signer: requestSigner(identity, systemClock),
               ...(provisioners && { provisioners }),
               ...(loops && { loops }),
             },
@@ -195,7 +201,11 @@ export async function startEmbeddedApiServer(
           ),
         nodes: new NodeProxy(
           { clock: systemClock, nodes: new StoredObjects(store) },
-          { authorityPem: authority.certificatePem, client: nodeClient },
+          {
+            authorityPem: nodeAuthority.certificatePem + authority.certificatePem,
+            isInsecure: kubeletInsecure,
+            client: nodeClient,
+          },
         ),
       },
       signal,
@@ -203,12 +213,12 @@ export async function startEmbeddedApiServer(
     const admin = issueAdmin(authority, now);
     const { url, serve } = running;
     writeKubeconfig(kubeconfig, authority, url, admin);
-    const reach = (identity: KeyPair): ReachedServer => ({
+    const reach = (shown: KeyPair): ReachedServer => ({
       endpoint: {
         url: new URL(url),
         trust: async () => ({ authorityPem: authority.certificatePem, isInsecure: false }),
       },
-      credentials: fixedCredentials({ headers: {}, identity }),
+      credentials: fixedCredentials({ headers: {}, identity: shown }),
       secretFiles: [kubeconfig],
     });
     return {

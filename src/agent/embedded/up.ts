@@ -27,6 +27,8 @@ export interface UpSettings {
   /** Sockets of CSI drivers whose controller side runs here; absolute paths. */
   readonly csiControllers?: readonly string[];
   readonly disablesForceDetachOnTimeout?: boolean;
+  /** Certificates of nodes other than this one are not verified. */
+  readonly kubeletInsecure?: boolean;
 }
 
 /** What is absent is as in `nodeDefaults`. */
@@ -58,6 +60,7 @@ export async function startUp(settings: UpSettings, deps: UpDeps, signal: AbortS
       port,
       kubeconfig: join(stateDirectory, 'kubeconfig'),
       ...(settings.loops && { loops: settings.loops }),
+      kubeletInsecure: settings.kubeletInsecure === true,
       disablesForceDetachOnTimeout: settings.disablesForceDetachOnTimeout === true,
       provisioners: [
         runLocalPath({

@@ -129,6 +129,7 @@ test('who may ask the node, and how the connection is protected, is as in the fi
   assert.deepEqual(settings.serving, {
     isEnabled: true,
     certificate: { file: '/etc/kubernetes/tls.crt', keyFile: '/etc/kubernetes/tls.key' },
+    requestsCertificate: false,
     minVersion: 'TLSv1.3',
     ciphers: `${newest}:ECDHE-RSA-AES128-GCM-SHA256:ECDHE-ECDSA-CHACHA20-POLY1305`,
     clientAuthorityFile: undefined,

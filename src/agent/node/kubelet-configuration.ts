@@ -85,7 +85,7 @@ export const kubeletFields: Readonly<Record<string, KubeletField>> = {
   tlsCurvePreferences: without('the curves are those of OpenSSL', list(integer)),
   tlsMinVersion: setting(string, 'VersionTLS12'),
   rotateCertificates: without('credentials are taken from the kubeconfig as they are', boolean, false),
-  serverTLSBootstrap: without('no serving certificate is asked for', boolean, false),
+  serverTLSBootstrap: setting(boolean, false, { ...exact, note: 'here by default `true`' }),
   'authentication.x509.clientCAFile': setting(string, '', path),
   'authentication.webhook.enabled': setting(boolean, true, exact),
   'authentication.webhook.cacheTTL': without('answers are not kept', string, '2m0s', nothing),

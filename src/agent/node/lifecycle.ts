@@ -31,6 +31,8 @@ export interface NodeParts {
   readonly pods: PodLoop;
   readonly reclaim: NodeReclaim;
   readonly server: NodeServer | undefined;
+  /** Keeps the certificate of the server signed by the cluster; undefined where it does not ask for one. */
+  readonly certificate: Task | undefined;
   readonly recorder: EventRecorder | undefined;
   /** Makes volumes of this node for claims; undefined where it was not asked for. */
   readonly localPath: Task | undefined;
@@ -41,7 +43,7 @@ const drainMsMax = 60_000;
 
 /** Resolves after the signal, when everything has ended; rejects if a part failed. */
 export function runNode(parts: NodeParts, drains: boolean, signal: AbortSignal): Promise<void> {
-  const { objects, csi, volumes, presence, pods, reclaim, server, recorder, localPath } = parts;
+  const { objects, csi, volumes, presence, pods, reclaim, server, recorder, localPath, certificate } = parts;
   const { manager } = volumes;
   const followers = [manager, pods] as const;
   return inOrder(
@@ -58,6 +60,7 @@ export function runNode(parts: NodeParts, drains: boolean, signal: AbortSignal):
       (stop) => volumes.run(stop),
       (stop) => reclaim.run(stop),
       async (stop) => await localPath?.(stop),
+      async (stop) => await certificate?.(stop),
       (stop) => presence.run({ port: server?.address.port ?? 0, ...volumesInUse(volumes) }, stop),
       (stop) => followChanges('ConfigMap', objects.configMaps, followers, parts, stop),
       (stop) => followChanges('Secret', objects.secrets, followers, parts, stop),

@@ -78,6 +78,7 @@ export function servedConfiguration(settings: AgentSettings, { images }: Pick<Ru
     clusterDomain,
     podLogsDir: logsDirectory ?? join(rootDirectory, 'logs'),
     healthzPort: serving.health?.port ?? 0,
+    serverTLSBootstrap: serving.requestsCertificate,
     failCgroupV1: failsOnCgroupV1,
     containerRuntimeEndpoint: images === undefined ? '' : settings.containerRuntimeEndpoint,
     evictionHard: Object.fromEntries(hard.map(({ signal, below }) => [signal, amountText(below)])),
@@ -191,7 +192,12 @@ export async function agentServing(
         },
       );
   // Without an authority no client certificate is accepted; bearer tokens still work.
-  return { certificatePem, keyPem, clientAuthorityPem: authorityPem ?? certificatePem };
+  return {
+    certificatePem,
+    keyPem,
+    clientAuthorityPem: authorityPem ?? certificatePem,
+    ...(serving.requestsCertificate && trust !== undefined && { clusterAuthorityPem: trust.authorityPem ?? '' }),
+  };
 }
 
 function readPem(field: string, file: string): string {

@@ -36,6 +36,7 @@ import { NodeMetrics } from './node-metrics.ts';
 import { NodeObjects } from './node-objects.ts';
 import { PodView, checkResolvConf, nodePods } from './node-pods.ts';
 import { type NodeClients, NodePresence, connectNode } from './node-presence.ts';
+import { runServingCertificate } from './serving-certificate.ts';
 import { agentServing, nodeAccess, servedConfiguration, serverPods } from './node-serving.ts';
 import { diskPressure, nodeReclaim } from './node-reclaim.ts';
 import { type NodeStats, nodeStats, servedStats } from './node-stats.ts';
@@ -46,7 +47,12 @@ export interface NodeDeps {
   /** Undefined: pods come from the folder of manifests alone. */
   readonly cluster: Pick<ClusterAccess, 'endpoint' | 'credentials' | 'secretFiles' | 'transport'> | undefined;
   /** The certificate of the node's own server, and the authority whose clients it accepts; undefined: there is no server. */
-  readonly serving: Pick<NodeServerSettings, 'certificatePem' | 'keyPem' | 'clientAuthorityPem'> | undefined;
+  readonly serving:
+    | (Pick<NodeServerSettings, 'certificatePem' | 'keyPem' | 'clientAuthorityPem'> & {
+        /** Of the cluster that is asked for a certificate in place of this one; absent: none is. */
+        readonly clusterAuthorityPem?: string;
+      })
+    | undefined;
   /** The API server is this program's own, so that pods which can only idle here may come and may be ready. */
   readonly isOwnServer: boolean;
   readonly openRuntime: OpenRuntime;
@@ -144,7 +150,11 @@ export async function startNode(given: AgentSettings, deps: NodeDeps, signal: Ab
     subscribe(parts, connection);
     // Pods of the process runtime have the names of the machine.
     if (runtime.images !== undefined) await checkResolvConf(parts.presence, settings);
-    const ended = runNode({ ...parts, server }, deps.drains, signal);
+    const ended = runNode(
+      { ...parts, server, certificate: certificateTask(settings, deps, connection, parts, server) },
+      deps.drains,
+      signal,
+    );
     return { pods: parts.pods, volumes: parts.volumes.manager, runtime, notices, ended, close };
   } catch (error) {
     await close();
@@ -220,7 +230,7 @@ function hiddenPaths({ rootDirectory, manifestsDirectory }: AgentSettings, deps:
   return secretPaths({ stateDirectories, manifests: manifestsDirectory, clusterFiles }, existsSync);
 }
 
-type Assembled = Omit<NodeParts, 'server'> & { readonly stats: NodeStats };
+type Assembled = Omit<NodeParts, 'server' | 'certificate'> & { readonly stats: NodeStats };
 
 /** Each part is made of those above it. */
 function assemble(
@@ -302,6 +312,19 @@ async function serve(
       notify,
     },
   );
+}
+
+function certificateTask(
+  { rootDirectory, nodeName }: AgentSettings,
+  { serving }: NodeDeps,
+  { clients, ...connection }: Connection,
+  { presence }: Assembled,
+  server: NodeServer | undefined,
+): NodeParts['certificate'] {
+  const { clusterAuthorityPem } = serving ?? {};
+  if (clients === undefined || server === undefined || clusterAuthorityPem === undefined) return undefined;
+  const deps = { ...connection, client: clients.general, node: presence, server };
+  return (stop) => runServingCertificate(deps, { rootDirectory, nodeName, clusterAuthorityPem }, stop);
 }
 
 /** A node without its socket runs pods all the same. */

@@ -19,12 +19,14 @@ import type { RuntimeNotice } from '../machine/process-runtime.ts';
 import type { CsiNotice } from './node-csi.ts';
 import type { LocalPathNotice } from './node-local-path.ts';
 import type { NodeMetrics } from './node-metrics.ts';
+import type { ServingCertificateNotice } from './serving-certificate.ts';
 
 export type NodeNotice =
   | ReflectorNotice
   | SubPathNotice
   | EventNotice
   | ReportNotice
+  | ServingCertificateNotice
   | NodeServerNotice
   | ObjectNotice
   | PluginNotice
@@ -350,6 +352,15 @@ const rows: { readonly [Kind in NodeNotice['kind']]: Row<Of<Kind>> } = {
     level: 'debug',
     line: ({ object, reason, message: text }) => `node ${object.name}: ${reason}: ${text}`,
     event: ({ object, type, reason, message: text }) => ({ object, type, reason, message: text }),
+  },
+  ServingCertificateIssued: {
+    level: 'info',
+    line: ({ until }) => `the cluster has signed the certificate of this node's server; it is good until ${until}`,
+  },
+  ServingCertificateUnsigned: {
+    level: 'warning',
+    line: ({ why }) =>
+      `${why}: until then logs and commands are served with a certificate of this node's own making, which API servers that verify nodes refuse`,
   },
   NodeRegistered: {
     level: 'debug',

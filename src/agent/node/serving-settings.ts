@@ -8,6 +8,7 @@ export const servingFields = {
   tlsPrivateKeyFile: string,
   tlsCipherSuites: list(string),
   tlsMinVersion: string,
+  serverTLSBootstrap: boolean,
   authentication: object({
     x509: object({ clientCAFile: string }),
     webhook: object({ enabled: boolean }),
@@ -24,6 +25,8 @@ export interface ServingSettings {
   readonly isEnabled: boolean;
   /** Undefined: one that the node makes for itself. */
   readonly certificate: { readonly file: string; readonly keyFile: string } | undefined;
+  /** The node asks the cluster for a certificate, in place of the one that it makes for itself. */
+  readonly requestsCertificate: boolean;
   readonly minVersion: TlsVersion;
   /** As OpenSSL names them; undefined: the usual ones. */
   readonly ciphers: string | undefined;
@@ -68,6 +71,7 @@ export function servingSettings(given: Of<typeof shape>, check: Checks): Serving
             file: check.absolute('tlsCertFile', tlsCertFile),
             keyFile: check.absolute('tlsPrivateKeyFile', tlsPrivateKeyFile),
           },
+    requestsCertificate: tlsCertFile === '' && (given.serverTLSBootstrap ?? true),
     minVersion: versions[check.among('tlsMinVersion', given.tlsMinVersion ?? 'VersionTLS12', knownVersions)],
     ciphers: tlsCipherSuites.length === 0 ? undefined : ciphersOf(tlsCipherSuites, check),
     clientAuthorityFile:

@@ -7,6 +7,7 @@ import { notFound } from '../model/status.ts';
 import { objectKey } from '../model/stored-objects.ts';
 import type { Store } from '../store/store.ts';
 import { type AdmissionStep, isNewPod, refuse } from './admission.ts';
+import { certificateAdmission } from './certificate-admission.ts';
 import { escalationAdmission } from './escalation.ts';
 import { nodeRestrictionAdmission } from './node-restriction.ts';
 import { priorityAdmission } from './priority-admission.ts';
@@ -31,6 +32,7 @@ export function standardAdmission(deps: AdmissionDeps): readonly AdmissionStep[]
     serviceAccountAdmission(deps),
     serviceAllocation(services),
     escalationAdmission(deps),
+    certificateAdmission(deps.authorizer),
   ];
 }
 

@@ -7,18 +7,10 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { type TLSSocket, connect, createServer } from 'node:tls';
-import fc from 'fast-check';
 import { temporaryDirectory } from '../../testing/machine/temporary-directory.ts';
 import { peerOf } from '../rest/api-request.ts';
 import type { PeerIdentity } from './authentication.ts';
-import {
-  type KeyPair,
-  children,
-  der,
-  issueClientCertificate,
-  issueServerCertificate,
-  makeAuthority,
-} from './certificates.ts';
+import { type KeyPair, issueClientCertificate, issueServerCertificate, makeAuthority } from './certificates.ts';
 
 const validity = { now: Date.now(), days: 365 };
 const authority = makeAuthority(validity);
@@ -134,16 +126,4 @@ test('openssl reads what we write, and verifies it strictly', (t) => {
   writeFileSync(authorityFile, authority.certificatePem);
   const verify = ['verify', '-x509_strict', '-purpose', 'sslserver', '-CAfile', authorityFile];
   assert.equal(execFileSync('openssl', verify, { input: server.certificatePem, encoding: 'utf8' }), 'stdin: OK\n');
-});
-
-test('DER lengths and numbers survive a walk through them', () => {
-  fc.assert(
-    fc.property(fc.array(fc.uint8Array({ maxLength: 300 }), { maxLength: 5 }), (parts) => {
-      const encoded = parts.map((part) => der.octets(part));
-      assert.deepEqual(children(der.sequence(...encoded)), encoded);
-    }),
-  );
-  assert.deepEqual([...der.integer(Uint8Array.of(0, 0, 0x80))], [2, 2, 0, 0x80]);
-  assert.deepEqual([...der.integer(Uint8Array.of(0, 0))], [2, 1, 0]);
-  assert.deepEqual([...der.objectId('1.2.840.10045.4.3.2')], [6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2]);
 });

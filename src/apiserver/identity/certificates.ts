@@ -12,7 +12,9 @@ import {
   sign,
 } from 'node:crypto';
 import { isIP, isIPv4 } from 'node:net';
+import { children, der } from '../../base/der.ts';
 import { OperatingError } from '../../base/errors.ts';
+import type { CertificateRequest } from '../../kube/values/certificate-request.ts';
 
 export interface KeyPair {
   readonly certificatePem: string;
@@ -31,6 +33,7 @@ const objectIds = {
   commonName: '2.5.4.3',
   organization: '2.5.4.10',
   ecdsaWithSha256: '1.2.840.10045.4.3.2',
+  extensionRequest: '1.2.840.113549.1.9.14',
   subjectKeyId: '2.5.29.14',
   keyUsage: '2.5.29.15',
   subjectAltName: '2.5.29.17',
@@ -54,7 +57,10 @@ export function makeAuthority({ now, days, name = 'mountlet-ca' }: Validity & { 
     extension(objectIds.keyUsage, true, der.bits(Buffer.from([0b1000_0110]), 1)),
     extension(objectIds.subjectKeyId, false, der.octets(keyIdOf(keys.spki))),
   ];
-  return issue({ now, days, keys, subject, issuer: subject, signer: keys.privateKey, extensions });
+  const { privateKey, spki } = keys;
+  const lifetime = { notBefore: now - clockSkewMs, notAfter: now + days * dayMs };
+  const certificatePem = issue({ ...lifetime, spki, subject, issuer: subject, signer: privateKey, extensions });
+  return { certificatePem, keyPem: privateKey.export({ type: 'pkcs8', format: 'pem' }).toString() };
 }
 
 interface ServerNames {
@@ -82,19 +88,107 @@ export function issueClientCertificate(
 }
 
 function issueLeaf(authority: Authority, validity: Validity, subject: Buffer, usage: string, more: Buffer[]): KeyPair {
-  const signed = new X509Certificate(authority.certificatePem);
   const keys = newKeys();
+  const usages = [
+    extension(objectIds.keyUsage, true, der.bits(Buffer.from([0b1000_0000]), 7)), // digitalSignature
+    extension(objectIds.extendedKeyUsage, false, der.sequence(der.objectId(usage))),
+    ...more,
+  ];
+  const lifetime = { notBefore: validity.now - clockSkewMs, notAfter: validity.now + validity.days * dayMs };
+  const certificatePem = issueWith(authority, { ...lifetime, spki: keys.spki, subject, extensions: usages });
+  return { certificatePem, keyPem: keys.privateKey.export({ type: 'pkcs8', format: 'pem' }).toString() };
+}
+
+/** For a key that need not be ours, and no longer than the authority lives. */
+function issueWith(authority: Authority, leaf: Omit<Issue, 'issuer' | 'signer'>): string {
+  const signed = new X509Certificate(authority.certificatePem);
   const authorityKeyId = keyIdOf(signed.publicKey.export({ type: 'spki', format: 'der' }));
   const extensions = [
     extension(objectIds.basicConstraints, true, der.sequence()),
-    extension(objectIds.keyUsage, true, der.bits(Buffer.from([0b1000_0000]), 7)), // digitalSignature
-    extension(objectIds.extendedKeyUsage, false, der.sequence(der.objectId(usage))),
-    extension(objectIds.subjectKeyId, false, der.octets(keyIdOf(keys.spki))),
+    extension(objectIds.subjectKeyId, false, der.octets(keyIdOf(leaf.spki))),
     extension(objectIds.authorityKeyId, false, der.sequence(der.tagged(0, false, authorityKeyId))),
-    ...more,
+    ...leaf.extensions,
   ];
-  const signer = createPrivateKey(authority.keyPem);
-  return issue({ ...validity, keys, subject, issuer: subjectOf(signed), signer, extensions });
+  const notAfter = Math.min(leaf.notAfter, Date.parse(signed.validTo));
+  return issue({
+    ...leaf,
+    notAfter,
+    issuer: subjectOf(signed),
+    signer: createPrivateKey(authority.keyPem),
+    extensions,
+  });
+}
+
+/** Bits of the key's usage, the first being the highest; those of no name here are extended usages. */
+const keyUsageBits: Readonly<Record<string, number>> = { 'digital signature': 0, 'key encipherment': 2 };
+const extendedUsages: Readonly<Record<string, string>> = {
+  'server auth': objectIds.serverAuth,
+  'client auth': objectIds.clientAuth,
+};
+
+// As kube-controller-manager: a clock may be a little behind, and that is not added to a life of hours.
+const requestSkewMs = 300_000;
+const shortLifeMs = 8 * 3_600_000;
+const lifeMsMax = 365 * dayMs;
+
+/** What somebody else asked for, with their key. Of the request only names and groups get into the certificate. */
+export function signRequest(
+  authority: Authority,
+  { commonName, organizations, names, publicKey }: CertificateRequest,
+  {
+    usages,
+    seconds,
+    now,
+  }: { readonly usages: readonly string[]; readonly seconds: number | undefined; readonly now: number },
+): string {
+  const lifeMs = Math.min(seconds === undefined ? lifeMsMax : seconds * 1000, lifeMsMax);
+  const bits = usages.reduce((sum, usage) => sum | (0b1000_0000 >> (keyUsageBits[usage] ?? 8)), 0);
+  const purposes = usages.flatMap((usage) => extendedUsages[usage] ?? []).map(der.objectId);
+  const alternatives = [
+    ...names.emails.map((name) => der.tagged(1, false, Buffer.from(name))),
+    ...[...names.dns, ...names.addresses].map(alternativeName),
+    ...names.uris.map((name) => der.tagged(6, false, Buffer.from(name))),
+  ];
+  return issueWith(authority, {
+    notBefore: now - requestSkewMs,
+    notAfter: now + lifeMs - (lifeMs < shortLifeMs ? 0 : requestSkewMs),
+    subject: nameOf(organizations, commonName),
+    spki: publicKey,
+    extensions: [
+      ...(bits === 0
+        ? []
+        : [extension(objectIds.keyUsage, true, der.bits(Buffer.from([bits]), (bits & 0x20) === 0 ? 7 : 5))]),
+      extension(objectIds.extendedKeyUsage, false, der.sequence(...purposes)),
+      ...(alternatives.length === 0 ? [] : [extension(objectIds.subjectAltName, false, der.sequence(...alternatives))]),
+    ],
+  });
+}
+
+/** A request for a certificate for these hosts, with a new key that signs it. */
+export function makeCertificateRequest({
+  user,
+  groups,
+  hosts,
+}: {
+  readonly user: string;
+  readonly groups: readonly string[];
+  readonly hosts: readonly string[];
+}): { readonly requestPem: string; readonly keyPem: string } {
+  const keys = newKeys();
+  const names = extension(objectIds.subjectAltName, false, der.sequence(...hosts.map(alternativeName)));
+  const attribute = der.sequence(der.objectId(objectIds.extensionRequest), der.set(der.sequence(names)));
+  const info = der.sequence(
+    der.integer(Uint8Array.of(0)),
+    nameOf(groups, user),
+    keys.spki,
+    der.tagged(0, true, attribute),
+  );
+  const algorithm = der.sequence(der.objectId(objectIds.ecdsaWithSha256));
+  const request = der.sequence(info, algorithm, der.bits(sign('sha256', info, keys.privateKey)));
+  return {
+    requestPem: pem('CERTIFICATE REQUEST', request),
+    keyPem: keys.privateKey.export({ type: 'pkcs8', format: 'pem' }).toString(),
+  };
 }
 
 interface Keys {
@@ -102,31 +196,29 @@ interface Keys {
   readonly spki: Buffer;
 }
 
-interface Issue extends Validity {
-  readonly keys: Keys;
+interface Issue {
+  readonly notBefore: number;
+  readonly notAfter: number;
+  readonly spki: Buffer;
   readonly subject: Buffer;
   readonly issuer: Buffer;
   readonly signer: KeyObject;
   readonly extensions: readonly Buffer[];
 }
 
-function issue({ now, days, keys, subject, issuer, signer, extensions }: Issue): KeyPair {
+function issue({ notBefore, notAfter, spki, subject, issuer, signer, extensions }: Issue): string {
   const algorithm = der.sequence(der.objectId(objectIds.ecdsaWithSha256));
   const toSign = der.sequence(
     der.tagged(0, true, der.integer(Uint8Array.of(2))), // version 3
     der.integer(serialNumber()),
     algorithm,
     issuer,
-    der.sequence(der.time(now - clockSkewMs), der.time(now + days * dayMs)),
+    der.sequence(der.time(notBefore), der.time(notAfter)),
     subject,
-    keys.spki,
+    spki,
     der.tagged(3, true, der.sequence(...extensions)),
   );
-  const certificate = der.sequence(toSign, algorithm, der.bits(sign('sha256', toSign, signer)));
-  return {
-    certificatePem: pem('CERTIFICATE', certificate),
-    keyPem: keys.privateKey.export({ type: 'pkcs8', format: 'pem' }).toString(),
-  };
+  return pem('CERTIFICATE', der.sequence(toSign, algorithm, der.bits(sign('sha256', toSign, signer))));
 }
 
 function newKeys(): Keys {
@@ -211,90 +303,6 @@ export function issueNodeClientCertificate(authority: Authority, validity: Valid
     user: 'kube-apiserver-kubelet-client',
     groups: ['system:masters'],
   });
-}
-
-/** The few values of DER (the encoding of certificates) that we write, and the walk that finds one part of a certificate. */
-const tags = {
-  integer: 0x02,
-  bitString: 0x03,
-  octetString: 0x04,
-  objectId: 0x06,
-  utf8: 0x0c,
-  sequence: 0x30,
-  set: 0x31,
-};
-
-export const der = {
-  sequence: (...parts: readonly Uint8Array[]): Buffer => element(tags.sequence, ...parts),
-  set: (...parts: readonly Uint8Array[]): Buffer => element(tags.set, ...parts),
-  true: Buffer.from([0x01, 0x01, 0xff]),
-  utf8: (text: string): Buffer => element(tags.utf8, Buffer.from(text)),
-  octets: (...parts: readonly Uint8Array[]): Buffer => element(tags.octetString, ...parts),
-  /** `unusedBits` counts from the end of the last byte. */
-  bits: (bytes: Uint8Array, unusedBits = 0): Buffer => element(tags.bitString, Buffer.from([unusedBits]), bytes),
-  objectId: (dotted: string): Buffer => element(tags.objectId, objectId(dotted)),
-  /** A number that is not negative, from its bytes with the highest first. */
-  integer: (bytes: Uint8Array): Buffer => element(tags.integer, positive(bytes)),
-  time,
-  /** A part with a number for a tag: `constructed` around whole values, otherwise in place of a value's own tag. */
-  tagged: (number: number, constructed: boolean, ...parts: readonly Uint8Array[]): Buffer =>
-    element(0x80 | (constructed ? 0x20 : 0) | number, ...parts),
-};
-
-function element(tag: number, ...parts: readonly Uint8Array[]): Buffer {
-  const content = Buffer.concat(parts);
-  return Buffer.concat([Buffer.from([tag, ...lengthBytes(content.length)]), content]);
-}
-
-function lengthBytes(length: number): number[] {
-  if (length < 0x80) return [length];
-  const bytes: number[] = [];
-  for (let rest = length; rest > 0; rest = Math.floor(rest / 256)) bytes.unshift(rest % 256);
-  return [0x80 | bytes.length, ...bytes];
-}
-
-function positive(bytes: Uint8Array): Buffer {
-  const first = bytes.findIndex((byte) => byte !== 0);
-  const significant = first === -1 ? Uint8Array.of(0) : bytes.subarray(first);
-  const isNegative = ((significant[0] ?? 0) & 0x80) !== 0;
-  return Buffer.concat([Buffer.alloc(isNegative ? 1 : 0), significant]);
-}
-
-function objectId(dotted: string): Buffer {
-  const [first = 0, second = 0, ...rest] = dotted.split('.').map(Number);
-  const groups = [first * 40 + second, ...rest].map((number) => {
-    const bytes = [number & 0x7f];
-    for (let high = number >>> 7; high > 0; high >>>= 7) bytes.unshift((high & 0x7f) | 0x80);
-    return bytes;
-  });
-  return Buffer.from(groups.flat());
-}
-
-/** Two digits of the year until 2049, four from then on: the standard leaves no choice. */
-function time(ms: number): Buffer {
-  const digits = new Date(ms).toISOString().replace(/[-:T]|\.\d+/g, '');
-  const isShort = Number(digits.slice(0, 4)) < 2050;
-  return element(isShort ? 0x17 : 0x18, Buffer.from(isShort ? digits.slice(2) : digits));
-}
-
-/** The whole encodings of the values directly inside the outermost one. */
-export function children(encoded: Uint8Array): Buffer[] {
-  const { start, end } = extent(encoded, 0);
-  const parts: Buffer[] = [];
-  for (let at = start; at < end;) {
-    const next = extent(encoded, at).end;
-    parts.push(Buffer.from(encoded.subarray(at, next)));
-    at = next;
-  }
-  return parts;
-}
-
-function extent(bytes: Uint8Array, at: number): { start: number; end: number } {
-  const first = bytes[at + 1] ?? 0;
-  if (first < 0x80) return { start: at + 2, end: at + 2 + first };
-  const start = at + 2 + (first & 0x7f);
-  const length = [...bytes.subarray(at + 2, start)].reduce((sum, byte) => sum * 256 + byte, 0);
-  return { start, end: start + length };
 }
 
 interface KubeconfigSettings {

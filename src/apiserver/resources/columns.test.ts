@@ -498,6 +498,26 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
     },
   ],
   'node.k8s.io/v1 runtimeclasses': [{ object: { handler: 'h' }, cells: { Name: 'x', Handler: 'h', Age: '45m' } }],
+  'certificates.k8s.io/v1 certificatesigningrequests': [
+    {
+      object: { spec: { request: '', signerName: 'a.b/c', username: 'jane', expirationSeconds: 86_400 } },
+      cells: {
+        Name: 'x',
+        Age: '45m',
+        SignerName: 'a.b/c',
+        Requestor: 'jane',
+        RequestedDuration: '24h',
+        Condition: 'Pending',
+      },
+    },
+    {
+      object: {
+        spec: { request: '', signerName: 'a.b/c' },
+        status: { conditions: ['Approved', 'Failed'].map((type) => ({ type, status: 'True' })), certificate: 'AAAA' },
+      },
+      cells: { Requestor: '', RequestedDuration: '<none>', Condition: 'Approved,Failed,Issued' },
+    },
+  ],
   'certificates.k8s.io/v1 clustertrustbundles': [
     { object: { spec: { signerName: 'a/b', trustBundle: '' } }, cells: { Name: 'x', SignerName: 'a/b' } },
   ],

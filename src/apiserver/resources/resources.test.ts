@@ -47,6 +47,7 @@ const published = [
   `autoscaling/v2 horizontalpodautoscalers HorizontalPodAutoscaler ns hpa ${all} status(${part})`,
   `batch/v1 cronjobs CronJob ns cj ${all} status(${part})`,
   `batch/v1 jobs Job ns - ${all} status(${part})`,
+  `certificates.k8s.io/v1 certificatesigningrequests CertificateSigningRequest cluster csr ${all} status(${part}) approval(${part})`,
   `certificates.k8s.io/v1 clustertrustbundles ClusterTrustBundle cluster - ${all} -`,
   `certificates.k8s.io/v1beta1 clustertrustbundles ClusterTrustBundle cluster - ${all} -`,
   `coordination.k8s.io/v1 leases Lease ns - ${all} -`,

@@ -2,6 +2,7 @@
 import type { Resource } from '../model/resource.ts';
 import { clusterRoleBindings, clusterRoles, roleBindings, roles } from './access.ts';
 import { cronJobs, jobs } from './batch.ts';
+import { certificateSigningRequests } from './certificates.ts';
 import { leases, namespaces, nodes, runtimeClasses, serviceAccounts } from './cluster.ts';
 import { clusterTrustBundles, clusterTrustBundlesBeta, configMaps, secrets } from './configuration.ts';
 import { eventViews, events } from './event.ts';
@@ -69,6 +70,7 @@ export const resources: readonly Resource[] = [
   horizontalPodAutoscalers,
   cronJobs,
   jobs,
+  certificateSigningRequests,
   clusterTrustBundles,
   clusterTrustBundlesBeta,
   leases,

@@ -78,7 +78,11 @@ async function world(t: TestContext, serving?: Authority): Promise<World> {
     deps: {
       nodes: new NodeProxy(
         { clock: systemClock, nodes: new StoredObjects(store) },
-        { authorityPem: authority.certificatePem, client: issueNodeClientCertificate(authority, validity) },
+        {
+          authorityPem: authority.certificatePem,
+          isInsecure: false,
+          client: issueNodeClientCertificate(authority, validity),
+        },
       ),
     },
   });

@@ -11,7 +11,7 @@ import type { Duplex } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { onAbort } from '../../base/abort.ts';
 import type { Clock } from '../../base/clock.ts';
-import { messageOf } from '../../base/errors.ts';
+import { errorCode, messageOf } from '../../base/errors.ts';
 import type { Node } from '../../kube/kinds/node.ts';
 import { isYes, podLogQuery } from '../../kube/kinds/pod/pod-requests.ts';
 import type { KeyPair } from '../identity/certificates.ts';
@@ -28,6 +28,8 @@ interface NodeProxyDeps {
 interface NodeProxySettings {
   /** Signs the certificates of nodes. */
   readonly authorityPem: string;
+  /** Whatever they show is believed. */
+  readonly isInsecure: boolean;
   /** Shown to nodes. */
   readonly client: KeyPair;
 }
@@ -76,6 +78,7 @@ export class NodeProxy implements NodeConnector {
         headers: isLog ? {} : upgradeHeaders(exchange),
         rejectUnauthorized: nodeRequest.logOptions?.insecureSkipTLSVerifyBackend !== true,
       },
+      node.metadata.name,
       signal,
     );
     if (answer.kind === 'upgraded' && upgrade !== undefined) {
@@ -89,7 +92,7 @@ export class NodeProxy implements NodeConnector {
 
   async read(nodeName: string, path: string, signal: AbortSignal): Promise<string> {
     const target = { ...nodeAddress(this.#node(nodeName)), method: 'GET', path };
-    const { response } = await this.#ask(target, signal);
+    const { response } = await this.#ask(target, nodeName, signal);
     if (response.statusCode !== 200) throw await nodeRefusal(response, false);
     const pieces: Buffer[] = [];
     let bytes = 0;
@@ -107,17 +110,20 @@ export class NodeProxy implements NodeConnector {
     return node;
   }
 
-  #ask(target: RequestOptions, signal: AbortSignal): Promise<NodeAnswer> {
-    const { authorityPem, client } = this.#settings;
+  #ask(target: RequestOptions, nodeName: string, signal: AbortSignal): Promise<NodeAnswer> {
+    const { authorityPem, client, isInsecure } = this.#settings;
     const host = String(target.host);
     return new Promise((resolve, reject) => {
       const request = httpsRequest({
         ...target,
+        ...(isInsecure && { rejectUnauthorized: false }),
+        // An address may have been another node's a moment ago, and a node says itself which it has: its name counts.
+        checkServerIdentity: (_host, { subject }) => misnamed(`system:node:${nodeName}`, subject.CN),
         agent: false,
         ca: authorityPem,
         cert: client.certificatePem,
         key: client.keyPem,
-        // An address may not be named in the handshake; it is compared with the certificate all the same.
+        // An address may not be named in the handshake.
         servername: isIP(host) === 0 ? host : '',
         signal,
       });
@@ -133,7 +139,7 @@ export class NodeProxy implements NodeConnector {
       });
       request.on('error', (error) => {
         const reason: unknown = signal.reason;
-        reject(signal.aborted ? reason : internalError(`error dialing backend: ${messageOf(error)}`));
+        reject(signal.aborted ? reason : internalError(`error dialing backend: ${dialProblem(error)}`));
       });
       request.end();
     });
@@ -164,6 +170,28 @@ export class NodeProxy implements NodeConnector {
     node.socket.destroy();
     await Promise.all(ended);
   }
+}
+
+function misnamed(wanted: string, names: string | readonly string[] | undefined): Error | undefined {
+  if (names === wanted) return undefined;
+  return new Error(`tls: failed to verify certificate: x509: certificate is valid for ${String(names)}, not ${wanted}`);
+}
+
+const unknownAuthority = new Set([
+  'UNABLE_TO_VERIFY_LEAF_SIGNATURE',
+  'UNABLE_TO_GET_ISSUER_CERT_LOCALLY',
+  'DEPTH_ZERO_SELF_SIGNED_CERT',
+  'SELF_SIGNED_CERT_IN_CHAIN',
+]);
+
+function dialProblem(error: Error): string {
+  const code = errorCode(error) ?? '';
+  if (code === 'CERT_HAS_EXPIRED') return 'tls: failed to verify certificate: x509: certificate has expired';
+  if (!unknownAuthority.has(code)) return messageOf(error);
+  return (
+    'tls: failed to verify certificate: x509: certificate signed by unknown authority (is there a request of the node to approve, ' +
+    'in "kubectl get csr"? With --kubelet-insecure this server believes any certificate)'
+  );
 }
 
 function upgradeHeaders(exchange: Exchange): Record<string, string> {

@@ -1,5 +1,6 @@
 /** Names of resources and the paths they have. Which fields an object has is the business of kube/. */
 import { MountletError } from '../../base/errors.ts';
+import { certificateSigningRequestKind } from '../../kube/kinds/certificate-signing-request.ts';
 import { trustBundleKind } from '../../kube/kinds/cluster-trust-bundle.ts';
 import { configMapKind } from '../../kube/kinds/config-map.ts';
 import { eventKind } from '../../kube/kinds/event.ts';
@@ -73,6 +74,7 @@ export const configMaps = referenceTo(configMapKind);
 export const secrets = referenceTo(secretKind);
 export const serviceAccounts = referenceTo(serviceAccountKind);
 export const pods = referenceTo(podKind);
+export const certificateSigningRequests = referenceTo(certificateSigningRequestKind);
 export const services = referenceTo(serviceKind);
 export const events = referenceTo(eventKind);
 export const persistentVolumeClaims = referenceTo(claimKind);

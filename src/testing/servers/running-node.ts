@@ -69,7 +69,7 @@ export async function runningNode(
   const authorityPem = authority.certificatePem;
   const proxy = new NodeProxy(
     { clock: systemClock, nodes: new StoredObjects(store) },
-    { authorityPem, client: issueNodeClientCertificate(authority, { now, days: 1 }) },
+    { authorityPem, isInsecure: false, client: issueNodeClientCertificate(authority, { now, days: 1 }) },
   );
   const processes = new HostProcesses();
   const runs = new Map<string, Run>();
