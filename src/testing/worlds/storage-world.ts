@@ -122,7 +122,8 @@ export class StorageWorld {
   readonly #lags = new Map<string, number>();
   readonly #feeds = new Set<Feed>();
   readonly #ending: Promise<unknown>[] = [];
-  #activity = 0;
+  /** Requests of all parties, of any kind. */
+  activity = 0;
   #suffixes = 0;
   /** The revision at which a party last listed all pods, by the name it writes under. */
   readonly podLists = new Map<string, number>();
@@ -211,7 +212,7 @@ export class StorageWorld {
     for (let turn = 0; quiet < quietTurns; turn += 1) {
       if (turn > turnsMax) throw new Error(`it never comes to rest: ${this.points.slice(-20).join('\n')}`);
       await this.turns(1);
-      const now = this.#activity + this.store.revision;
+      const now = this.activity + this.store.revision;
       quiet = now === seen ? quiet + 1 : 0;
       seen = now;
     }
@@ -241,7 +242,7 @@ export class StorageWorld {
       arrive: (life, text) => this.#arrive(life, text),
       leave: (life, fault) => this.#leave(life, fault),
       hasConflicts: () => this.conflicts,
-      touch: () => void (this.#activity += 1),
+      touch: () => void (this.activity += 1),
       listed: (kind) => void (kind.kind === 'Pod' && this.podLists.set(name, this.store.revision)),
       feed: (kind, report) => {
         const feed = new Feed(report, () => (kind === undefined ? 0 : (this.#lags.get(kind.plural) ?? 0)));
