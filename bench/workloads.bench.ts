@@ -67,7 +67,7 @@ async function byHand(): Promise<number> {
   const names = Array.from({ length: crowd }, (_, index) => `pod-${index}`);
   const tookMs = await timedMs(async () => {
     await Promise.all(
-      names.map((name) => client.create(pods, { namespace }, { metadata: { name }, spec: podSpec } as Pod, signal)),
+      names.map((name) => client.create(pods, { namespace }, { metadata: { name }, spec: podSpec }, signal)),
     );
     await allReady();
   });
@@ -97,7 +97,7 @@ async function rollingUpdate(): Promise<number> {
     const metadata = { ...template.metadata, annotations: { version: '2' } };
     const { resourceVersion: _any, ...own } = now.metadata;
     const changed = { ...now, metadata: own, spec: { ...now.spec, template: { ...template, metadata } } };
-    await client.update(deployments, place, changed as KubeObject, signal);
+    await client.update(deployments, place, changed, signal);
     await until(async () => {
       const { metadata: latest, status = {} } = (await client.get(deployments, place, signal)) as Deployment;
       const { observedGeneration, replicas, updatedReplicas, availableReplicas } = status;

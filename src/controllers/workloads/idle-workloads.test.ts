@@ -14,8 +14,15 @@ import { runRolloutOnChange } from './rollout-on-change.ts';
 import { runStatefulSets } from './stateful-sets.ts';
 
 const parties = workloadParties(
-  ...[runStatefulSets, runDaemonSets, runJobs, runFinishedJobs, runCronJobs, runDeployments],
-  ...[runReplicaSets, runReplicationControllers, runRolloutOnChange],
+  runStatefulSets,
+  runDaemonSets,
+  runJobs,
+  runFinishedJobs,
+  runCronJobs,
+  runDeployments,
+  runReplicaSets,
+  runReplicationControllers,
+  runRolloutOnChange,
 );
 
 const template = (app: string, spec: object = {}, annotations: object = {}): object => ({
