@@ -170,6 +170,7 @@ const namespaced = new Map([
   ['pvc', ['/api/v1', 'persistentvolumeclaims']],
   ['job', ['/apis/batch/v1', 'jobs']],
   ['sts', ['/apis/apps/v1', 'statefulsets']],
+  ['deploy', ['/apis/apps/v1', 'deployments']],
 ]);
 const ofTheCluster = new Map([
   ['node', '/api/v1/nodes'],
