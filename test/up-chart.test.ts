@@ -58,16 +58,16 @@ describe('a chart', { concurrency: 3 }, () => {
       const logs = await kubectl.ok('logs -l app.kubernetes.io/component=report');
       assert.match(logs, /^migrated$/m);
       assert.match(await kubectl.ok('get pdb shop-web --no-headers'), /shop-web +N\/A +1 +/);
-    // What its pods may do, and where they find each other.
-    const mayRead = async (what: string): Promise<string> =>
-      (await kubectl.run(['auth', 'can-i', 'get', what, '--as=system:serviceaccount:default:shop'])).stdout;
-    assert.deepEqual(
-      [await mayRead('configmaps/shop-web'), await mayRead('configmaps/other'), await mayRead('secrets')],
-      ['yes\n', 'no\n', 'no\n'],
-    );
-    const address = await read('service shop-web', '{.spec.clusterIP}');
-    assert.match(address, /^10\.96\.\d+\.\d+$/);
-    assert.equal(await kubectl.exec('shop-database-0', 'printenv', 'SHOP_WEB_SERVICE_HOST'), `${address}\n`);
+      // What its pods may do, and where they find each other.
+      const mayRead = async (what: string): Promise<string> =>
+        (await kubectl.run(['auth', 'can-i', 'get', what, '--as=system:serviceaccount:default:shop'])).stdout;
+      assert.deepEqual(
+        [await mayRead('configmaps/shop-web'), await mayRead('configmaps/other'), await mayRead('secrets')],
+        ['yes\n', 'no\n', 'no\n'],
+      );
+      const address = await read('service shop-web', '{.spec.clusterIP}');
+      assert.match(address, /^10\.96\.\d+\.\d+$/);
+      assert.equal(await kubectl.exec('shop-database-0', 'printenv', 'SHOP_WEB_SERVICE_HOST'), `${address}\n`);
     },
   );
 
