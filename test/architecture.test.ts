@@ -146,7 +146,7 @@ const layers: Readonly<Record<string, readonly string[]>> = {
     'serving',
     '.',
   ],
-  controllers: ['cluster', 'storage', 'attachments', 'workloads', 'scheduling', '.'],
+  controllers: ['cluster', 'storage', 'attachments', 'workloads', 'scheduling', 'endpoints', '.'],
   csi: ['.', 'controller'],
   agent: ['machine', 'node', 'embedded', 'render'],
   testing: ['machine', 'fakes', 'servers', 'csi', 'worlds', '.'],

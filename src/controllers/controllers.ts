@@ -22,6 +22,8 @@ import {
   serviceAccounts,
 } from './default-objects.ts';
 import { runDisruption } from './disruption.ts';
+import { runEndpointSliceMirroring, runEndpointSlices } from './endpoints/endpoint-slices.ts';
+import { runEndpoints } from './endpoints/endpoints.ts';
 import { runExpiry } from './expiry.ts';
 import { runGarbageCollector } from './garbage-collector.ts';
 import { runNamespaceDeletion } from './namespace-deletion.ts';
@@ -99,6 +101,9 @@ const workloadLoops: Readonly<Record<string, WorkloadLoop>> = {
   'replicationcontroller-controller': runReplicationControllers,
   // Of our own; kube-controller-manager has nothing of the kind.
   'rollout-on-change-controller': runRolloutOnChange,
+  'endpoints-controller': runEndpoints,
+  'endpointslice-controller': runEndpointSlices,
+  'endpointslice-mirroring-controller': runEndpointSliceMirroring,
 };
 
 export const controllerNames: readonly string[] = [loops, storageLoops, workloadLoops].flatMap(Object.keys).sort();

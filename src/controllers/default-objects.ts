@@ -4,6 +4,7 @@
  */
 import { isDeepStrictEqual } from 'node:util';
 import { MountletError } from '../base/errors.ts';
+import { type EndpointSlice, serviceNameLabel } from '../kube/kinds/endpoint-slice.ts';
 import type { Endpoints } from '../kube/kinds/endpoints.ts';
 import type { ConfigMap } from '../kube/kinds/config-map.ts';
 import { systemPriorityClasses } from '../kube/kinds/policy/priority-class.ts';
@@ -106,8 +107,12 @@ export async function runServerService(deps: DefaultObjectDeps, signal: AbortSig
     cluster.watch(coreKind(cluster, 'Namespace'), ({ type, key }) => {
       if (type === 'put' && cluster.placeOf(key).name === 'default') queue.touch(controller);
     }),
-    ...['Service', 'Endpoints'].map((kind) =>
-      cluster.watch(coreKind(cluster, kind), ({ key }) => {
+    ...[
+      coreKind(cluster, 'Service'),
+      coreKind(cluster, 'Endpoints'),
+      kindNamed(cluster, 'discovery.k8s.io/v1', 'EndpointSlice'),
+    ].map((kind) =>
+      cluster.watch(kind, ({ key }) => {
         const { namespace, name } = cluster.placeOf(key);
         if (namespace === 'default' && name === 'kubernetes') queue.touch(controller);
       }),
@@ -190,6 +195,18 @@ async function ensureEndpoints({ endpoint }: DefaultObjectDeps, cluster: Cluster
   await ensure(cluster, 'Endpoints', 'default', endpoints, (current) =>
     isDeepStrictEqual((current as Endpoints).subsets, subsets) ? current : ({ ...current, subsets } as KubeObject),
   );
+  const kind = kindNamed(cluster, 'discovery.k8s.io/v1', 'EndpointSlice');
+  const addressType = ip.includes(':') ? 'IPv6' : 'IPv4';
+  const content = { addressType, ports, endpoints: [{ addresses: [ip], conditions: { ready: true } }] };
+  const slice = { metadata: { name: 'kubernetes', labels: { [serviceNameLabel]: 'kubernetes' } }, ...content };
+  const key = cluster.keyOf(kind, 'default', 'kubernetes');
+  const now: EndpointSlice | undefined = await cluster.get(key);
+  if (now !== undefined && now.addressType !== addressType) await unlessRefused(cluster.delete(key), 404);
+  await ensureObject(cluster, kind, 'default', slice, (current) => {
+    const { ports: sent, endpoints: there } = current as EndpointSlice;
+    const isSame = isDeepStrictEqual([sent, there], [ports, content.endpoints]);
+    return isSame ? current : { ...current, ...content };
+  });
 }
 
 async function ensure(

@@ -251,6 +251,28 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
       cells: { Status: 'Pending', Capacity: '', 'Access Modes': '', StorageClass: 'old' },
     },
   ],
+  'discovery.k8s.io/v1 endpointslices': [
+    {
+      it: 'a full slice',
+      object: {
+        addressType: 'IPv4',
+        ports: [{ name: 'web', port: 80 }, { name: 'any' }],
+        endpoints: [1, 2, 3, 4].map((last) => ({ addresses: [`10.0.0.${last}`] })),
+      },
+      cells: {
+        Name: 'x',
+        AddressType: 'IPv4',
+        Ports: '80,any',
+        Endpoints: '10.0.0.1,10.0.0.2,10.0.0.3 + 1 more...',
+        Age: '45m',
+      },
+    },
+    {
+      it: 'an empty slice',
+      object: { addressType: 'IPv4', ports: [] },
+      cells: { Name: 'x', AddressType: 'IPv4', Ports: '<unset>', Endpoints: '<unset>', Age: '45m' },
+    },
+  ],
   'v1 services': [
     {
       it: 'a plain service',

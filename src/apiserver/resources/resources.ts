@@ -24,7 +24,7 @@ import {
   subjectAccessReviews,
   tokenReviews,
 } from './reviews.ts';
-import { endpointsResource, services } from './service.ts';
+import { endpointSlices, endpointsResource, services } from './service.ts';
 import { daemonSets, statefulSets } from './stateful.ts';
 import {
   csiDrivers,
@@ -74,6 +74,7 @@ export const resources: readonly Resource[] = [
   clusterTrustBundles,
   clusterTrustBundlesBeta,
   leases,
+  endpointSlices,
   eventViews,
   nodeMetrics,
   podMetrics,

@@ -1,5 +1,6 @@
-/** Services and Endpoints. What a Service is given, its address and its node ports, is admission's business. */
+/** Services, Endpoints and EndpointSlices. What a Service is given, its address and its node ports, is admission's business. */
 import { isDeepStrictEqual } from 'node:util';
+import { type EndpointSlice, endpointSliceKind } from '../../kube/kinds/endpoint-slice.ts';
 import { type Endpoints, endpointsKind } from '../../kube/kinds/endpoints.ts';
 import {
   isExternallyAccessible,
@@ -8,6 +9,7 @@ import {
   validateServiceStatusUpdate,
 } from '../../kube/kinds/service-validation.ts';
 import { type Service, type ServiceSpec, serviceKind } from '../../kube/kinds/service.ts';
+import { canonicalJson } from '../../kube/schema/equality.ts';
 import { compareByteOrder } from '../../kube/values/go-text.ts';
 import { ageColumn, nameColumn, orNone, text, wide } from '../model/columns.ts';
 import { keepFields, resource, statusOf } from '../model/resource.ts';
@@ -40,6 +42,52 @@ export const endpointsResource = resource(endpointsKind, {
   columns: [nameColumn, text('Endpoints', 'The addresses behind the service.', endpointsOf), ageColumn],
   allowsCreateOnUpdate: true,
 });
+
+const listedMax = 3;
+
+export const endpointSlices = resource(endpointSliceKind, {
+  prepareForCreate: (object) => ({ ...withoutTopology(object), metadata: { ...object.metadata, generation: 1 } }),
+  prepareForUpdate(object, old) {
+    const next = isSameContent(object.endpoints, old.endpoints) ? object : withoutTopology(object);
+    const said = ({ metadata, addressType, endpoints, ports }: EndpointSlice): unknown => [
+      metadata.labels,
+      addressType,
+      endpoints,
+      ports,
+    ];
+    const { generation = 0 } = old.metadata;
+    const moved = isSameContent(said(next), said(old)) ? generation : generation + 1;
+    return { ...next, metadata: { ...next.metadata, generation: moved } };
+  },
+  warnings: ({ addressType }) => (addressType === 'FQDN' ? ['spec.addressType: FQDN endpoints are deprecated'] : []),
+  columns: [
+    nameColumn,
+    text('AddressType', 'The kind of the addresses.', ({ addressType }) => addressType ?? ''),
+    text('Ports', 'The ports that all of them have.', ({ ports = [] }) =>
+      listed(ports.map(({ port, name }) => (port === undefined ? (name ?? '*') : String(port)))),
+    ),
+    text('Endpoints', 'The addresses.', ({ endpoints = [] }) =>
+      listed(endpoints.flatMap(({ addresses = [] }) => addresses)),
+    ),
+    ageColumn,
+  ],
+});
+
+function isSameContent(a: unknown, b: unknown): boolean {
+  return canonicalJson(a) === canonicalJson(b);
+}
+
+/** Its place has been taken by nodeName and zone. */
+function withoutTopology(slice: EndpointSlice): EndpointSlice {
+  const endpoints = slice.endpoints?.map((endpoint) => keepFields(endpoint, {}, 'deprecatedTopology'));
+  return endpoints === undefined ? slice : { ...slice, endpoints };
+}
+
+function listed(all: readonly string[]): string {
+  const shown = all.slice(0, listedMax).join(',');
+  if (all.length > listedMax) return `${shown} + ${all.length - listedMax} more...`;
+  return shown === '' ? '<unset>' : shown;
+}
 
 function withoutOddPolicy(object: Service): Service {
   if (object.spec.type !== 'ExternalName') return object;

@@ -5,7 +5,7 @@
  */
 import assert from 'node:assert/strict';
 import { setMaxListeners } from 'node:events';
-import { ServiceClaims } from '../../apiserver/admission/service-claims.ts';
+import { followServiceClaims } from '../../apiserver/admission/service-claims.ts';
 import { standardAdmission } from '../../apiserver/admission/standard-admission.ts';
 import { ResourceTable } from '../../apiserver/model/resource.ts';
 import { objectPrefix, placeOfKey } from '../../apiserver/model/stored-objects.ts';
@@ -101,7 +101,7 @@ class Life {
 
 export class StorageWorld {
   readonly store = memoryStore();
-  readonly #services = new ServiceClaims(this.store, ServiceRange.parse(defaultServiceRange) ?? assert.fail());
+  readonly #services = followServiceClaims(this.store, ServiceRange.parse(defaultServiceRange) ?? assert.fail()).claims;
   readonly clock = new FakeClock();
   readonly disk = new ClaimDisk(
     (volumeName) => this.#isClaimed(volumeName),
