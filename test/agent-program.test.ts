@@ -1,7 +1,7 @@
 /** `mountlet agent` beside others on its machine: one node for a directory, no cluster unless asked, no secrets in containers. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, readdirSync, readlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { AgentMachine } from './agent-machine.ts';
@@ -73,6 +73,48 @@ test('by default an agent uses another directory than up, and with manifests it 
     env: { KUBECONFIG: kubeconfig },
   });
   assert.match(outside.stderr, /^error: Cannot tell which API server to use/);
+});
+
+/** Where a process listens, as the kernel writes it: `0100007F` is 127.0.0.1. */
+function listeningAddresses(pid: number): readonly string[] {
+  const sockets = new Set<string>();
+  for (const name of readdirSync(`/proc/${pid}/fd`)) {
+    try {
+      sockets.add(readlinkSync(`/proc/${pid}/fd/${name}`));
+    } catch {
+      // A file that it has closed meanwhile.
+    }
+  }
+  return ['tcp', 'tcp6'].flatMap((table) =>
+    readFileSync(`/proc/${pid}/net/${table}`, 'utf8')
+      .split('\n')
+      .map((line) => line.trim().split(/\s+/))
+      .filter(([, , , state, , , , , , inode]) => state === '0A' && sockets.has(`socket:[${inode}]`))
+      .map(([, local = '']) => local.split(':')[0] ?? ''),
+  );
+}
+
+test('an agent without a cluster serves nobody beyond its machine, and says when it has stopped', async (t) => {
+  const { code, stdout } = mountlet(['doctor']);
+  if (code !== 0) return t.skip(`no pods on this machine:\n${stdout}`);
+  const machine = new AgentMachine(t);
+  const directory = machine.directory();
+  const agent = machine.spawn([
+    'agent',
+    '--port',
+    '0',
+    '--manifests',
+    directory,
+    '--root-dir',
+    join(directory, 'root'),
+  ]);
+  const said: string[] = [];
+  agent.child.stdout?.on('data', (text: Buffer) => said.push(text.toString()));
+  await agent.line();
+  assert.deepEqual(listeningAddresses(agent.child.pid ?? 0), ['0100007F']);
+  agent.child.kill('SIGTERM');
+  assert.equal(await agent.ended, 0, agent.stderr());
+  assert.match(said.join(''), /^stopped; pods keep running, and the next start adopts them$/m);
 });
 
 test('with --log-format json every line of a starting agent is an object', async (t) => {

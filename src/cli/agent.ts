@@ -48,10 +48,12 @@ export function agentCommand(options: AgentOptions): Promise<number> {
     const print = logPrinter(options.logFormat, options.logLevel);
     const note = notePrinter(options.logFormat, print);
     const machine = { rootDirectory: join(defaultStateDirectory(), 'agent'), containerLogs: '/var/log/pods' };
-    const settings = settingsOf(options, machine, {}, note);
+    const wanted = settingsOf(options, machine, {}, note);
     const stop = new AbortController();
     const stopped = untilSignal().then(() => stop.abort());
-    const cluster = await clusterOrNone(options, settings, note);
+    const cluster = await clusterOrNone(options, wanted, note);
+    // Without a cluster there is nobody to serve beyond this machine, and nobody who could say who a client is.
+    const settings = cluster === undefined ? settingsOf(options, machine, { address: '127.0.0.1' }, () => {}) : wanted;
     const node = await startAgent(
       settings,
       {

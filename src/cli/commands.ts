@@ -110,7 +110,11 @@ export function addAgentCommands(program: Command): void {
       notEmpty,
     )
     .option('--image-credential-provider-bin-dir <dir>', 'where those programs are', notEmpty)
-    .option('--address <ip>', "where the node's own server listens (default: 0.0.0.0)", notEmpty)
+    .option(
+      '--address <ip>',
+      "where the node's own server listens (default: 0.0.0.0; without a cluster 127.0.0.1)",
+      notEmpty,
+    )
     .option('--port <number>', "port of the node's own server (default: 10250)", port)
     .option(
       '--local-path',

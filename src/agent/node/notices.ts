@@ -201,8 +201,9 @@ const rows: { readonly [Kind in NodeNotice['kind']]: Row<Of<Kind>> } = {
     }),
   },
   VolumeNotGrown: { ...warning, fields: ({ pod, volume }) => ({ pod: nameOf(pod), volume }) },
+  // Its pod has an Event with the same.
   VolumeNotProcessed: {
-    level: 'warning',
+    level: 'debug',
     line: ({ pod, podVolumeName, message: text }) => `volume ${nameOf(pod)}:${podVolumeName}: ${text}`,
     fields: ({ pod }) => ({ pod: nameOf(pod) }),
   },

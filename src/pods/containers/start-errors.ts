@@ -1,5 +1,5 @@
 /** Why containers do not run. */
-import { MountletError } from '../../base/errors.ts';
+import { MountletError, messageOf } from '../../base/errors.ts';
 
 /** Reason and message are those of the container's waiting state. Of all containers at once where a pod cannot have any yet. */
 export class ContainerStartError extends MountletError {
@@ -15,6 +15,15 @@ export class ContainerStartError extends MountletError {
     super(message, options);
     this.reason = reason;
     this.retryAtMs = options.retryAtMs;
+  }
+}
+
+/** An Event of the pod has said it already. */
+export class ReportedError extends MountletError {
+  readonly reason = 'PodStepFailed';
+
+  constructor(cause: unknown) {
+    super(messageOf(cause), { cause });
   }
 }
 

@@ -6,7 +6,7 @@ import { RuntimeError } from '../../runtimes/runtime.ts';
 import { aContainer, aPod } from '../../testing/fakes/builders.ts';
 import { settle } from '../../testing/fakes/fake-clock.ts';
 import { PodWorld } from '../../testing/worlds/pod-world.ts';
-import { AttachLimitError } from '../../volumes/waits.ts';
+import { AttachLimitError, VolumesNotMountedError } from '../../volumes/waits.ts';
 
 const uid = '5f3a7c3e-0000-4000-8000-000000000001';
 const containers = [aContainer({ name: 'first' }), aContainer({ name: 'second' })];
@@ -170,6 +170,23 @@ test('a static pod that is taken from its folder keeps its grace', async () => {
   world.list('file', []);
   await world.rest();
   assert.ok(world.runtime.calls.includes('stopContainer main 30000'));
+  await world.stop();
+});
+
+test('a failure that the pod has an Event of is not reported in other words as well', async () => {
+  const world = new PodWorld();
+  const volumes = { unmounted: ['data'], unattached: [], unprocessed: ['data'] };
+  world.mounting = Promise.reject(new VolumesNotMountedError(volumes, new Error('no volume plugin matched')));
+  world.api.put(fresh());
+  await world.rest();
+  const text =
+    'unmounted volumes=[data], unattached volumes=[], failed to process volumes=[data]: no volume plugin matched';
+  assert.deepEqual(world.events.lines(), [`Warning FailedMount Unable to attach or mount volumes: ${text}`]);
+  const failed = world.notices.filter((notice) => notice.kind === 'PodStepFailed');
+  assert.deepEqual(
+    failed.map(({ message, hasEvent }) => [message, hasEvent]),
+    [[text, true]],
+  );
   await world.stop();
 });
 

@@ -15,7 +15,7 @@ import type { ContainerKiller } from '../containers/container-killer.ts';
 import type { ContainerFiles, ContainerVolumes } from '../containers/container-request.ts';
 import type { ContainerSync, RuntimeClasses } from '../containers/container-sync.ts';
 import { idleContainers } from '../containers/idle-containers.ts';
-import { ContainerStartError, type StartErrors } from '../containers/start-errors.ts';
+import { ContainerStartError, ReportedError, type StartErrors } from '../containers/start-errors.ts';
 import type { ProbeManager } from '../probes/probe-manager.ts';
 import type { DesiredPods } from '../sources/desired-pods.ts';
 import { type MirrorApi, type MirrorOwner, reconcileMirror } from '../sources/mirror-pods.ts';
@@ -150,7 +150,7 @@ export class PodLifecycle implements PodSteps {
         signal.throwIfAborted();
         const message = `error killing pod: ${messageOf(error)}`;
         events.record({ pod, type: 'Warning', reason: 'FailedKillPod', message });
-        throw error;
+        throw new ReportedError(error);
       }
     }
     probes.remove(uid);
@@ -205,16 +205,16 @@ export class PodLifecycle implements PodSteps {
     } catch (error) {
       signal.throwIfAborted();
       warn('Failed', `error making pod data directories: ${messageOf(error)}`);
-      throw error;
+      throw new ReportedError(error);
     }
     try {
       await volumes.waitForMounted(pod, signal);
     } catch (error) {
       signal.throwIfAborted();
       // Why a volume takes long is in the Events of its own operations.
-      if (!isDeadlineExceeded(error) && !(error instanceof AttachLimitError))
-        warn('FailedMount', `Unable to attach or mount volumes: ${messageOf(error)}`);
-      throw error;
+      if (isDeadlineExceeded(error) || error instanceof AttachLimitError) throw error;
+      warn('FailedMount', `Unable to attach or mount volumes: ${messageOf(error)}`);
+      throw new ReportedError(error);
     }
   }
 

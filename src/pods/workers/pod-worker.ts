@@ -13,7 +13,7 @@ import { isStaticPod, podFullName } from '../../kube/kinds/pod/pod-identity.ts';
 import { isTerminalPhase } from '../../kube/kinds/pod/pod-status.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { RuntimePod } from '../../runtimes/runtime.ts';
-import { ContainerStartError } from '../containers/start-errors.ts';
+import { ContainerStartError, ReportedError } from '../containers/start-errors.ts';
 import type { Eviction } from '../status/pod-status.ts';
 
 export type PodState = 'syncing' | 'terminating' | 'terminated' | 'finished';
@@ -242,7 +242,7 @@ export class PodWorker {
       return await this.#act(work, signal);
     } catch (error) {
       if (signal.aborted) return this.#pending === undefined ? { kind: 'movedOn' } : undefined;
-      const hasEvent = isStartError(error);
+      const hasEvent = isReported(error);
       this.#deps.notify({ kind: 'PodStepFailed', podUid: uid, fullName, state, message: messageOf(error), hasEvent });
       const { pod } = this;
       const againAtMs = state === 'syncing' && pod !== undefined ? this.#deps.steps.deadlineMs(pod) : undefined;
@@ -418,7 +418,8 @@ function earliestRetry(error: unknown): number | undefined {
   return error instanceof Error && error.cause !== undefined ? earliestRetry(error.cause) : undefined;
 }
 
-/** Whether containers did not start, and that is all: each of them has its Event. */
-function isStartError(error: unknown): boolean {
-  return error instanceof AggregateError ? error.errors.every(isStartError) : error instanceof ContainerStartError;
+/** Each container that did not start has its Event. */
+function isReported(error: unknown): boolean {
+  if (error instanceof AggregateError) return error.errors.every(isReported);
+  return error instanceof ContainerStartError || error instanceof ReportedError;
 }
