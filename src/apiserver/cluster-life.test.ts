@@ -257,6 +257,40 @@ test('a pod without a node waits, says why, and goes to the first that fits', as
   assert.equal(json.items[0].type, 'Warning');
 });
 
+test('a pod that fits nowhere counts why, the more important one is first, and gates hold a pod back', async (t) => {
+  const { client, post, until } = await world(t);
+  const pods = `${core}/default/pods`;
+  const status = { conditions: [{ type: 'Ready', status: 'True' }], allocatable: { cpu: '1', pods: '9' } };
+  await post('/api/v1/nodes', readyNode('full', { status }));
+  await post('/api/v1/nodes', readyNode('shut', { spec: { unschedulable: true } }));
+  await post('/apis/scheduling.k8s.io/v1/priorityclasses', { metadata: { name: 'high' }, value: 9 });
+  const asks = (name: string, spec: object = {}): object =>
+    pod(name, { containers: [{ name: 'c', image: 'i', resources: { requests: { cpu: '1' } } }], ...spec });
+  const named = (name: string, holds: (object: TestJson) => boolean): Promise<TestJson> =>
+    until(pods, ({ object }) => object.metadata.name === name && holds(object));
+  const isBound = (object: TestJson): boolean => object.spec.nodeName === 'full';
+  const waits = (object: TestJson): boolean => object.status.conditions?.[0]?.reason === 'Unschedulable';
+  await post(pods, asks('first'));
+  await named('first', isBound);
+  await post(pods, asks('low'));
+  await post(pods, asks('high', { priorityClassName: 'high' }));
+  const { object } = await named('high', waits);
+  assert.equal(
+    object.status.conditions[0].message,
+    '0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable.',
+  );
+  await named('low', waits);
+  await client.send(`${pods}/first?gracePeriodSeconds=0`, { method: 'DELETE' });
+  await named('high', isBound);
+  assert.equal((await client.send(`${pods}/low`)).json.spec.nodeName, undefined);
+
+  await post(pods, pod('gated', { schedulingGates: [{ name: 'example.com/wait' }] }));
+  const gated = (await client.send(`${pods}/gated`)).json;
+  assert.deepEqual([gated.status.conditions[0].reason, gated.spec.nodeName], ['SchedulingGated', undefined]);
+  await client.send(`${pods}/gated`, { method: 'PATCH', headers: merge, body: '{"spec":{"schedulingGates":[]}}' });
+  await named('gated', isBound);
+});
+
 test('a pod that was deleted and made again under the same name gets a node again', async (t) => {
   const { client, post, until } = await world(t);
   const pods = `${core}/default/pods`;

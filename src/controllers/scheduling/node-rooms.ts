@@ -46,6 +46,7 @@ interface Occupant {
 /** Of a node that may not be known yet: its pods may be seen before it. */
 class Occupancy {
   node: Node | undefined;
+  text: string | undefined;
   allocatable: Amounts = new Map();
   readonly used = new Map<string, bigint>();
   readonly usual = new Map<string, bigint>();
@@ -62,11 +63,16 @@ export class NodeRooms {
     for (const { node, ...room } of this.#nodes.values()) if (node !== undefined) yield { node, ...room };
   }
 
-  setNode(name: string, node: Node | undefined): void {
+  /** False when nothing has changed that decides who may run there: nodes report again and again. */
+  setNode(name: string, node: Node | undefined): boolean {
     const known = this.#at(name);
+    const text = node && nodeText(node);
+    const hasChanged = text !== known.text;
+    known.text = text;
     known.node = node;
     known.allocatable = new Map(amounts(node?.status?.allocatable));
     this.#forgetIfEmpty(name, known);
+    return hasChanged;
   }
 
   /** A pod has its place here, and no longer where it had one before. */
@@ -113,6 +119,12 @@ export class NodeRooms {
   #forgetIfEmpty(name: string, { node, used }: Occupancy): void {
     if (node === undefined && used.size === 0) this.#nodes.delete(name);
   }
+}
+
+function nodeText({ metadata, spec, status }: Node): string {
+  const ready = status?.conditions?.find(({ type }) => type === 'Ready');
+  const taints = spec?.taints?.map(({ key, value, effect }) => [key, value, effect]);
+  return JSON.stringify([metadata.labels, spec?.unschedulable, taints, status?.allocatable, ready?.status]);
 }
 
 function addTo(sum: Map<string, bigint>, more: Amounts, sign: bigint): void {

@@ -12,9 +12,8 @@ import { nextTurn } from '../../base/turns.ts';
 import { WakeSignal } from '../../base/wake-signal.ts';
 import type { Node } from '../../kube/kinds/node.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
-import type { PersistentVolumeClaim } from '../../kube/kinds/storage/persistent-volume-claim.ts';
 import type { PersistentVolume } from '../../kube/kinds/storage/persistent-volume.ts';
-import { annotated, bindCompleted, hasAnnotation, isOver, selectedNode } from '../../kube/references/claims.ts';
+import { annotated, isOver, selectedNode } from '../../kube/references/claims.ts';
 import type { KubeObject } from '../../kube/schema/kind.ts';
 import { timestamp } from '../../kube/values/times.ts';
 import {
@@ -29,30 +28,32 @@ import {
 import { type ControllerEvent, ControllerEvents } from '../cluster/events.ts';
 import { WorkQueue } from '../cluster/work-queue.ts';
 import { claimed } from '../storage/binding.ts';
-import { type ClaimId, type StorageView, claimId, claimIdsOf } from '../storage/storage-view.ts';
+import { type StorageView, claimId } from '../storage/storage-view.ts';
 import {
   type Placement,
   type PodClaims,
   claimsOf,
-  csiVolumesOf,
   inUseByAnother,
   isForOnePod,
   unboundClaims,
 } from '../storage/volume-placement.ts';
+import { type Candidate, candidateOf, isPending, schedulerName } from './candidate.ts';
+import { followClaims } from './claim-changes.ts';
 import { chooseNode } from './node-choice.ts';
 import { misfits, unschedulableAnywhere, unschedulableMessage } from './node-fit.ts';
-import { NodeRooms, type PodNeeds, needsOf } from './node-rooms.ts';
-import { SchedulingQueue, type WaitingPod } from './scheduling-queue.ts';
+import { NodeRooms, needsOf } from './node-rooms.ts';
+import { SchedulingQueue } from './scheduling-queue.ts';
 import { type AboutToRun, VolumeFit, csiKinds } from './volume-fit.ts';
 
-const controller = 'default-scheduler';
 /** As long as Kubernetes' scheduler leaves a pod alone that it could not place. */
 const sweepMs = 5 * 60_000;
+/** Of an Event; the condition says all. */
+const noteLengthMax = 1024;
 /** Decisions between two turns of the event loop: each takes some 10 µs for a node. */
 const decisionsAtOnce = 16;
 
 export async function runScheduler(deps: ControllerDeps, storage: StorageView, signal: AbortSignal): Promise<void> {
-  const cluster = deps.clusterFor(controller, signal);
+  const cluster = deps.clusterFor(schedulerName, signal);
   const started = new Promise<void>((resolve) => {
     onAbort(signal, resolve);
     storage.follow({ started: resolve });
@@ -75,50 +76,6 @@ export async function runScheduler(deps: ControllerDeps, storage: StorageView, s
   } finally {
     for (const stop of stops) stop();
   }
-}
-
-function followClaims(cluster: Cluster, storage: StorageView, scheduler: Scheduler): () => void {
-  const touchUsers = (id: ClaimId): void => {
-    for (const { metadata } of storage.podsUsing(id)) {
-      scheduler.retry(cluster.keyOf(storage.kinds.pod, metadata.namespace ?? '', metadata.name));
-    }
-  };
-  return storage.follow({
-    claimChanged: (id, claim, before) => {
-      if (placeOf(claim) !== placeOf(before)) touchUsers(id);
-    },
-    // One that ends may free a claim that only one pod can have.
-    podChanged: (_key, pod, before) => {
-      if (pod === undefined || isOver(pod)) for (const id of claimIdsOf(before)) touchUsers(id);
-    },
-    // A volume that belongs to a claim concerns the claim's pods alone: thousands are provisioned without a look at all others.
-    volumeChanged: (_name, volume, before) => {
-      for (const { claimRef } of [volume, before].flatMap((each) => each?.spec ?? [])) {
-        if (claimRef !== undefined) touchUsers(claimId(claimRef.namespace, claimRef.name));
-      }
-      if (volume?.spec.claimRef === undefined) scheduler.retryVolumes();
-    },
-    classChanged: () => scheduler.retryVolumes(),
-  });
-}
-
-/** What of a claim decides where its pods may run. */
-function placeOf(claim: PersistentVolumeClaim | undefined): string {
-  if (claim === undefined) return '';
-  const { uid, deletionTimestamp, annotations } = claim.metadata;
-  const isBound = hasAnnotation(claim, bindCompleted);
-  const { volumeName, storageClassName } = claim.spec;
-  const place = [uid, deletionTimestamp, annotations?.[selectedNode], isBound, volumeName, storageClassName];
-  return JSON.stringify([...place, claim.status?.phase]);
-}
-
-interface Candidate extends WaitingPod {
-  /** Without what only a node reads. */
-  readonly pod: Pod;
-  readonly needs: PodNeeds;
-  readonly hasVolumes: boolean;
-  /** Why it waits, as its condition says. */
-  reported: string | undefined;
 }
 
 interface Place {
@@ -149,8 +106,6 @@ class Scheduler {
   readonly #bound = new Map<string, string>();
   /** The newest of each pod. All of them are read before the next decision. */
   readonly #unread = new Map<string, ObjectChange>();
-  /** What of a node decides who may run there. */
-  readonly #nodeTexts = new Map<string, string>();
   readonly #wake = new WakeSignal();
   /** Keys of pods of which something has to be written. */
   readonly #writes: WorkQueue;
@@ -160,8 +115,8 @@ class Scheduler {
     this.#deps = deps;
     this.#cluster = cluster;
     this.#storage = storage;
-    this.#events = new ControllerEvents(controller, deps, cluster);
-    this.#writes = new WorkQueue(controller, deps);
+    this.#events = new ControllerEvents(schedulerName, deps, cluster);
+    this.#writes = new WorkQueue(schedulerName, deps);
     this.volumes = new VolumeFit(storage);
   }
 
@@ -186,12 +141,7 @@ class Scheduler {
   }
 
   nodeChanged(name: string, node: Node | undefined): void {
-    const text = node === undefined ? undefined : nodeText(node);
-    if (text === this.#nodeTexts.get(name)) return;
-    if (text === undefined) this.#nodeTexts.delete(name);
-    else this.#nodeTexts.set(name, text);
-    this.#rooms.setNode(name, node);
-    this.#retryAll();
+    if (this.#rooms.setNode(name, node)) this.#retryAll();
   }
 
   /** Something that the pod waits for may have changed. */
@@ -234,34 +184,13 @@ class Scheduler {
       // The watch does not show yet what was decided.
       if (this.#places.has(key)) return;
       this.#rooms.release(key);
-      this.#queue.put(this.#candidateOf(key, pod));
+      this.#queue.put(candidateOf(key, pod, this.#storage));
       return this.#report(key);
     }
     this.#queue.delete(key);
     this.#forgetPlace(key);
     if (pod === undefined || nodeName === '' || isOver(pod)) this.#rooms.release(key);
     else this.#rooms.set(key, nodeName, needsOf(pod));
-  }
-
-  #candidateOf(key: string, pod: Pod): Candidate {
-    const { metadata, spec, status } = pod;
-    const needs = needsOf(pod);
-    const hasVolumes = claimIdsOf(pod).length > 0 || csiVolumesOf([pod], this.#storage).size > 0;
-    const requests = [...needs.requests].map(([name, amount]) => `${name}=${amount}`);
-    const { priority = 0, nodeSelector, affinity, tolerations } = spec;
-    const asked = [priority, nodeSelector, affinity?.nodeAffinity, tolerations, requests, needs.ports];
-    const known = status?.conditions?.find(({ type }) => type === 'PodScheduled');
-    return {
-      key,
-      // Who else uses its claims, and where its volumes are, is a pod's own affair.
-      group: JSON.stringify([...asked, hasVolumes && key]),
-      priority,
-      createdMs: Date.parse(metadata.creationTimestamp ?? '') || 0,
-      pod: { metadata, spec: { ...spec, containers: [], initContainers: [] } },
-      needs,
-      hasVolumes,
-      reported: known?.status === 'False' && known.reason === 'Unschedulable' ? known.message : undefined,
-    };
   }
 
   #giveUp(key: string): void {
@@ -307,7 +236,7 @@ class Scheduler {
       act();
     } catch (error) {
       this.#queue.delete(key);
-      this.#deps.notify({ kind: 'ControllerFailed', controller, object: key, error });
+      this.#deps.notify({ kind: 'ControllerFailed', controller: schedulerName, object: key, error });
     }
   }
 
@@ -456,25 +385,12 @@ class Scheduler {
       return { ...current, status: { ...current.status, conditions: [...others, condition] } };
     };
     await unlessRefused(updateSame(this.#cluster, key, pod, change, 'status'), 409);
-    if (isNews) await this.#record(pod, { type: 'Warning', reason: 'FailedScheduling', message, action: 'Scheduling' });
+    if (!isNews) return;
+    const note = message.length > noteLengthMax ? `${message.slice(0, noteLengthMax - 4)} ...` : message;
+    await this.#record(pod, { type: 'Warning', reason: 'FailedScheduling', message: note, action: 'Scheduling' });
   }
 
   #record(pod: Pod, event: ControllerEvent): Promise<void> {
     return this.#events.record(this.#storage.kinds.pod, pod, event);
   }
-}
-
-function isPending({ metadata, spec }: Pod): boolean {
-  return (
-    (spec.nodeName ?? '') === '' &&
-    metadata.deletionTimestamp === undefined &&
-    (spec.schedulerName ?? controller) === controller &&
-    (spec.schedulingGates ?? []).length === 0
-  );
-}
-
-function nodeText({ metadata, spec, status }: Node): string {
-  const ready = status?.conditions?.find(({ type }) => type === 'Ready');
-  const taints = spec?.taints?.map(({ key, value, effect }) => [key, value, effect]);
-  return JSON.stringify([metadata.labels, spec?.unschedulable, taints, status?.allocatable, ready?.status]);
 }
