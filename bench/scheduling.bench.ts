@@ -2,9 +2,6 @@
  * The scheduler on a store in memory: 1,000 pods on 10 nodes until each is bound, where all of them fit; and where 500 fit, of which
  * one after the other ends, until the other 500 have its place. Beside it: the same number of bindings written without a decision.
  */
-import assert from 'node:assert/strict';
-import { ServiceClaims } from '../src/apiserver/admission/service-claims.ts';
-import { standardAdmission } from '../src/apiserver/admission/standard-admission.ts';
 import { systemRandom } from '../src/apiserver/model/random.ts';
 import { ResourceTable } from '../src/apiserver/model/resource.ts';
 import { resources } from '../src/apiserver/resources/resources.ts';
@@ -14,25 +11,25 @@ import { type Cluster, coreKind } from '../src/controllers/cluster/cluster.ts';
 import { runScheduler } from '../src/controllers/scheduling/scheduler.ts';
 import { runStorage } from '../src/controllers/storage/storage.ts';
 import type { KubeObject } from '../src/kube/schema/kind.ts';
-import { ServiceRange, defaultServiceRange } from '../src/kube/values/service-range.ts';
 import { memoryStore } from '../src/testing/servers/stores.ts';
 
 const nodes = 10;
 const pods = 1_000;
 const namespace = 'default';
-const serviceRange = ServiceRange.parse(defaultServiceRange) ?? assert.fail();
 
 class Bench {
   readonly #store = memoryStore();
-  readonly #services = new ServiceClaims(this.#store, serviceRange);
   readonly #stop = new AbortController();
   readonly cluster = this.#clusterFor('bench');
   #running: Promise<void> = Promise.resolve();
 
   #clusterFor(name: string): StoreCluster {
     const deps = { store: this.#store, clock: systemClock, random: systemRandom };
-    const admission = standardAdmission({ ...deps, services: this.#services });
-    return new StoreCluster({ ...deps, admission, resources: new ResourceTable(resources) }, name, this.#stop.signal);
+    return new StoreCluster(
+      { ...deps, admission: [], resources: new ResourceTable(resources) },
+      name,
+      this.#stop.signal,
+    );
   }
 
   async setUp(podsOfNode: number): Promise<void> {
