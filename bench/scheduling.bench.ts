@@ -58,8 +58,11 @@ class Bench {
     const kind = coreKind(cluster, 'Pod');
     const keys: string[] = [];
     for (let index = 0; index < pods; index += 1) {
-      const resources = { requests: { cpu: '10m', memory: String(1_000_000 + (differ ? index : 0)) } };
-      const spec = { terminationGracePeriodSeconds: 0, containers: [{ name: 'main', image: 'none', resources }] };
+      const asked = { requests: { cpu: '10m', memory: String(1_000_000 + (differ ? index : 0)) } };
+      const spec = {
+        terminationGracePeriodSeconds: 0,
+        containers: [{ name: 'main', image: 'none', resources: asked }],
+      };
       await cluster.create(kind, namespace, { metadata: { name: `p${index}` }, spec } as KubeObject);
       keys.push(cluster.keyOf(kind, namespace, `p${index}`));
     }
