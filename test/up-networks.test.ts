@@ -47,17 +47,23 @@ describe('networks', { concurrency: 4 }, () => {
     await eventually(async () => assert.equal(await kubectl.ok('logs known'), `${own} ${own} ${host}\n`));
   });
 
-  test('a pod with a service account reads the API as every client in a cluster does', withNode, async () => {
+  test('a pod with a service account may do at the API what its role says, and nothing else', withNode, async () => {
     const { kubectl } = machine;
     const script = `cd /var/run/secrets/kubernetes.io/serviceaccount
       ask() { path=$1; shift; curl -sS --cacert ca.crt -H "Authorization: Bearer $(cat token)" "https://$KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT$path" "$@"; }
-      ask /version; ask /apis/authentication.k8s.io/v1/selfsubjectreviews -X POST -H 'Content-Type: application/json' -d '{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}'`;
+      ask /version; ask /apis/authentication.k8s.io/v1/selfsubjectreviews -X POST -H 'Content-Type: application/json' -d '{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}'
+      for kind in configmaps secrets; do ask /api/v1/namespaces/default/$kind -o /dev/null -w "$kind %{http_code}\n"; done`;
     const { volumes, volumeMounts } = programsOfMachine;
-    await kubectl.apply(pod('client', { script, volumeMounts }, { restartPolicy: 'Never', volumes }));
+    await kubectl.ok('create serviceaccount client');
+    await kubectl.ok('create role client --verb=list --resource=configmaps');
+    await kubectl.ok('create rolebinding client --role=client --serviceaccount=default:client');
+    const spec = { restartPolicy: 'Never', volumes, serviceAccountName: 'client' };
+    await kubectl.apply(pod('client', { script, volumeMounts }, spec));
     await kubectl.until('pod/client', '{.status.containerStatuses[0].state.terminated.exitCode}', '0');
     const said = await kubectl.ok('logs client');
     assert.match(said, /"gitVersion": *"v1/);
-    assert.match(said, /"username": *"system:serviceaccount:default:default"/);
+    assert.match(said, /"username": *"system:serviceaccount:default:client"/);
+    assert.match(said, /configmaps 200\nsecrets 403\n/);
   });
 
   test('a hostPort leads to its pod, and hostNetwork is the network of the machine', withNode, async () => {
