@@ -2,6 +2,7 @@
  * Objects in the store: their keys (`/registry/<group or "core">/<plural>/<namespace>/<name>`, without namespace for cluster
  * objects), their text, which is what clients get, and single ones for the server's own use.
  */
+import { goJson } from '../../kube/values/go-text.ts';
 import type { Node } from '../../kube/kinds/node.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { Secret } from '../../kube/kinds/secret.ts';
@@ -52,7 +53,8 @@ export function parseStored(value: string): KubeObject {
 
 export function storedText(object: KubeObject, revision: number): string {
   const stored = { ...object, metadata: { ...object.metadata, resourceVersion: String(revision) } };
-  const value = JSON.stringify(stored);
+  // kube-controller-manager compares the data of a revision, byte by byte, with what it would write itself.
+  const value = object.kind === 'ControllerRevision' ? goJson(stored) : JSON.stringify(stored);
   if (value.length >= largeLength) remember(value, stored);
   return value;
 }

@@ -86,3 +86,12 @@ for (const { it, change, says } of refusals) {
     assert.match(json.message, says);
   });
 }
+
+test('data is written as Go writes it: kube-controller-manager compares bytes', async () => {
+  const command = ['sh', '-c', 'a >b && <c'];
+  const body = revision('web-2', { data: { spec: { command } } });
+  assert.equal((await client.send(revisions, { method: 'POST', body })).status, 201);
+  const { text } = await client.send(`${revisions}/web-2`);
+  const written = String.raw`"data":{"spec":{"command":["sh","-c","a \u003eb \u0026\u0026 \u003cc"]}}`;
+  assert.ok(text.includes(written), text);
+});

@@ -74,7 +74,7 @@ export const endpointSliceKind = resourceKind<EndpointSlice>({
   validate: validateSlice,
   validateUpdate: validateSliceUpdate,
   wire: {
-    EndpointSlice: '1 metadata ObjectMeta, 4 addressType!, 2 endpoints [Endpoint], 3 ports [EndpointPort]',
+    EndpointSlice: '1 metadata ObjectMeta, 4 addressType!, 2 endpoints [Endpoint], 3 ports [discovery.EndpointPort]',
     Endpoint: `
     1 addresses [string], 2 conditions EndpointConditions, 3 hostname?, 4 targetRef? ObjectReference,
     5 deprecatedTopology {string}, 6 nodeName?, 7 zone?, 8 hints? EndpointHints`,
@@ -82,7 +82,7 @@ export const endpointSliceKind = resourceKind<EndpointSlice>({
     EndpointHints: '1 forZones [ForZone], 2 forNodes [ForNode]',
     ForZone: '1 name!',
     ForNode: '1 name!',
-    EndpointPort: '1 name?, 2 protocol?, 3 port? int, 4 appProtocol?',
+    'discovery.EndpointPort': '1 name?, 2 protocol?, 3 port? int, 4 appProtocol?',
   },
 });
 
