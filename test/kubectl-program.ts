@@ -26,7 +26,7 @@ function whyNoKubectl(): string | false {
 export const patienceMs = 120_000;
 
 /** kubectl lives too briefly for a garbage collector: without one it costs a quarter less. */
-const withoutCollector = { GOGC: 'off', GOMEMLIMIT: '256MiB' };
+export const withoutCollector = { GOGC: 'off', GOMEMLIMIT: '256MiB' };
 
 export interface KubectlOptions {
   readonly input?: string | Buffer;
@@ -171,6 +171,7 @@ const namespaced = new Map([
   ['job', ['/apis/batch/v1', 'jobs']],
   ['sts', ['/apis/apps/v1', 'statefulsets']],
   ['deploy', ['/apis/apps/v1', 'deployments']],
+  ['ds', ['/apis/apps/v1', 'daemonsets']],
 ]);
 const ofTheCluster = new Map([
   ['node', '/api/v1/nodes'],
@@ -188,8 +189,10 @@ function pathOf(object: string, namespace: string): string {
 
 /** What kubectl prints for such a path: fields, places in lists, and elements of a type. Empty for what is not there. */
 function textAt(object: unknown, path: string): string {
+  const steps = [...path.matchAll(/\.(\w+)|\[(\d+)\]|\[\?\(@\.type=="([^"]+)"\)\]/g)];
+  assert.equal(`{${steps.map(([step]) => step).join('')}}`, path, 'a path of another form');
   let found = object;
-  for (const [, field, index, type] of path.matchAll(/\.(\w+)|\[(\d+)\]|\[\?\(@\.type=="(\w+)"\)\]/g)) {
+  for (const [, field, index, type] of steps) {
     const list = Array.isArray(found) ? (found as readonly { readonly type?: string }[]) : [];
     if (field !== undefined) found = (found as Readonly<Record<string, unknown>> | null | undefined)?.[field];
     else found = type === undefined ? list[Number(index)] : list.find((element) => element.type === type);
@@ -200,13 +203,15 @@ function textAt(object: unknown, path: string): string {
 /** Retries until the assertion passes; the last failure is the test's. For state that emits no changes, such as files. */
 export async function eventually<T>(ask: () => T | Promise<T>): Promise<T> {
   const deadline = performance.now() + patienceMs;
-  // Most questions start kubectl, which costs more than a wait: what takes long is asked about less often.
   for (let pauseMs = 50; ; pauseMs = Math.min(pauseMs * 1.5, 500)) {
+    const askedAt = performance.now();
     try {
       return await ask();
     } catch (error) {
       if (performance.now() > deadline) throw error;
     }
-    await new Promise((resolve) => setTimeout(resolve, pauseMs));
+    // Most questions start kubectl: what takes long, as it does on a busy machine, is asked about less often.
+    const tookMs = performance.now() - askedAt;
+    await new Promise((resolve) => setTimeout(resolve, Math.max(pauseMs, Math.min(2 * tookMs, 2_000))));
   }
 }

@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { noKubectl } from './kubectl-program.ts';
+import { noKubectl, withoutCollector } from './kubectl-program.ts';
 
 const project = fileURLToPath(new URL('../../', import.meta.url));
 const options = { skip: noKubectl };
@@ -52,7 +52,13 @@ function run(
     input,
     encoding: 'utf8',
     timeout: 120_000,
-    env: { PATH: process.env['PATH'], HOME: directory, KUBECONFIG: join(directory, 'kubeconfig'), ...env },
+    env: {
+      PATH: process.env['PATH'],
+      HOME: directory,
+      KUBECONFIG: join(directory, 'kubeconfig'),
+      ...withoutCollector,
+      ...env,
+    },
   });
   return { code: status, stdout, stderr };
 }

@@ -12,7 +12,7 @@ import { createInterface } from 'node:readline';
 import { after, before, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type RunningNode, rotateLog, runningNode } from '../src/testing/servers/running-node.ts';
-import { noKubectl } from './kubectl-program.ts';
+import { noKubectl, withoutCollector } from './kubectl-program.ts';
 
 const options = { skip: noKubectl };
 const directory = mkdtempSync(join(tmpdir(), 'mountlet-test-'));
@@ -46,6 +46,7 @@ function environment(transport: Transport): NodeJS.ProcessEnv {
     KUBECONFIG: node.kubeconfig,
     KUBECTL_REMOTE_COMMAND_WEBSOCKETS: isOn,
     KUBECTL_PORT_FORWARD_WEBSOCKETS: isOn,
+    ...withoutCollector,
   };
 }
 
