@@ -14,7 +14,7 @@ interface Room {
 }
 
 const everyRoom =
-  'base kube linux grpc spdy disk client objects plugins csi volumes runtimes pods stats reclaim node node-server apiserver controllers control'.split(
+  'base kube linux grpc spdy disk client objects plugins csi volumes runtimes services pods stats reclaim node node-server apiserver controllers control'.split(
     ' ',
   );
 const rooms: Readonly<Record<string, Room>> = {
@@ -71,6 +71,10 @@ const rooms: Readonly<Record<string, Room>> = {
       'disk/devices/foreign-paths',
     ],
     because: 'a runtime is told what to run and where its mounts are',
+  },
+  services: {
+    may: ['base', 'kube', 'runtimes/runtime'],
+    because: "what a Service leads to and what names mean is decided here; packet rules are the runtime's",
   },
   pods: {
     may: ['base', 'kube', 'grpc', 'volumes', 'runtimes/runtime'],

@@ -35,9 +35,12 @@ export interface KubectlOptions {
 
 export class Kubectl {
   readonly #kubeconfig: string;
+  readonly #under: readonly string[];
 
-  constructor(kubeconfig: string) {
+  /** `under` are the words of a program that runs another, such as nsenter. */
+  constructor(kubeconfig: string, under: readonly string[] = []) {
     this.#kubeconfig = kubeconfig;
+    this.#under = under;
   }
 
   start(args: readonly string[], env: KubectlOptions['env'] = {}): ChildProcess {
@@ -46,7 +49,8 @@ export class Kubectl {
 
   /** A program that calls kubectl. */
   startProgram(program: string, args: readonly string[], env: KubectlOptions['env'] = {}): ChildProcess {
-    return spawn(program, args, {
+    const [file, ...before] = [...this.#under, program];
+    return spawn(file, [...before, ...args], {
       stdio: ['pipe', 'pipe', 'pipe'],
       env: {
         PATH: process.env['PATH'],

@@ -112,7 +112,7 @@ function networkOf(stateDirectory: string, isOver: boolean): string[] {
   const ends = interfaces.filter((name) => name.startsWith(endPrefix));
   if (!isOver) return ends;
   const { stdout } = spawnSync('nft', ['list', 'tables'], { encoding: 'utf8' });
-  const tables = (stdout ?? '').split('\n').filter((line) => line.endsWith(` ${table}`));
+  const tables = (stdout ?? '').split('\n').filter((line) => line.includes(` ${table}`));
   return [...ends, ...interfaces.filter((name) => name === bridge), ...tables];
 }
 

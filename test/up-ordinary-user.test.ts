@@ -31,6 +31,14 @@ test('an ordinary user runs pods with configuration that is updated, and leaves 
     asOrdinaryUser: true,
   });
   assert.match(volumes.stdout, /^web +config +configmap +Mounted /m, volumes.stderr);
+  const service = { apiVersion: 'v1', kind: 'Service', metadata: { name: 'web' }, spec: { ports: [{ port: 80 }] } };
+  const { stderr } = await kubectl.run('apply -f -'.split(' '), { input: JSON.stringify(service) });
+  const why = 'Services do not answer on this machine: a network for each pod takes root';
+  assert.ok(stderr.includes(`Warning: ${why}`), stderr);
+  assert.match(
+    machine.up.output(),
+    /Services do not answer on this machine, and pods do not find their names: a network/,
+  );
   const { code: refused } = await kubectl.run(['exec', 'web', '--', 'sh', '-c', 'echo x >/etc/config/key']);
   assert.notEqual(refused, 0);
 });

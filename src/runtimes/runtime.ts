@@ -21,6 +21,8 @@ export interface Runtime {
   problems(): readonly string[];
   /** Why pods without the host's network cannot start now, as the runtime says it; undefined when they can. */
   networkProblem(): string | undefined;
+  /** For Services, where pods have a network of this runtime's own. Rejects where this machine has none, and says why. */
+  openServiceNetwork?(): Promise<ServiceNetwork>;
   /** What it says it can do: for its handlers, and whether pods may choose how supplemental groups are made. */
   features?(): RuntimeSaid;
   /** The cluster has decided which addresses the node's pods get: `10.1.2.0/24`, for each family. */
@@ -67,6 +69,30 @@ export interface Runtime {
 
   /** Undefined where there are none: then none is inspected or pulled, and a container without a command can only idle. */
   readonly images: RuntimeImages | undefined;
+}
+
+/** How Services answer in the network of the pods. */
+export interface ServiceNetwork {
+  /** The machine's address in it. */
+  readonly gateway: string;
+  isPod(address: string): boolean;
+  /** From now on these lead to their targets, and no others. */
+  serve(forwards: readonly ServiceForward[]): Promise<void>;
+}
+
+/** One port of a Service. No two have the same address and port, or the same port of the machine. */
+export interface ServiceForward {
+  /** Whatever tells it from the others. */
+  readonly key: string;
+  readonly protocol: 'TCP' | 'UDP';
+  readonly address: string;
+  readonly port: number;
+  /** At every address of the machine; zero: none. */
+  readonly nodePort: number;
+  /** Chosen from at random for each connection; without any it is refused. */
+  readonly targets: readonly { readonly address: string; readonly port: number }[];
+  /** A client comes to the same target as long as they stay as they are. */
+  readonly isSticky: boolean;
 }
 
 /** What pods may ask for that not every runtime has. */

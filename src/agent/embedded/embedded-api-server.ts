@@ -3,10 +3,13 @@ import { rmSync, rmdirSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { join } from 'node:path';
 import type { KeyPair } from '../../apiserver/identity/certificates.ts';
+import type { PeerIdentity } from '../../apiserver/identity/authentication.ts';
 import type { Notify } from '../../apiserver/model/notices.ts';
 import { systemRandom } from '../../apiserver/model/random.ts';
+import type { Resource } from '../../apiserver/model/resource.ts';
 import { StoredObjects, objectPrefix } from '../../apiserver/model/stored-objects.ts';
 import { resources } from '../../apiserver/resources/resources.ts';
+import { serviceKind } from '../../kube/kinds/service.ts';
 import { type ApiServer, startApiServer } from '../../apiserver/serving/api-server.ts';
 import { NodeProxy } from '../../apiserver/serving/node-proxy.ts';
 import { DurableStore, backUpStore, restoreBackup, storeDefaults } from '../../apiserver/store/durable-store.ts';
@@ -50,6 +53,8 @@ interface EmbeddedApiServerSettings extends Partial<ForceDetachSetting> {
   readonly loops?: ReadonlySet<string>;
   /** Certificates of nodes are not verified. */
   readonly kubeletInsecure?: boolean;
+  /** Why Services do not answer on this machine, for those who make one. */
+  readonly servicesProblem?: () => string | undefined;
 }
 
 /** What `--controllers` and `--scheduler` choose. */
@@ -80,6 +85,8 @@ export interface EmbeddedApiServer extends Pick<ApiServer, 'url'> {
   readonly admin: ReachedServer;
   /** Who a node of this server is: what it shows to the server, and what its own server shows. */
   issueNode(nodeName: string, hosts: readonly string[]): IssuedNode;
+  /** Who follows Services for a node of this server. */
+  issueProxy(): ReachedServer;
   close(): Promise<void>;
 }
 
@@ -152,6 +159,7 @@ export async function startEmbeddedApiServer(
     kubeconfig = join(directory, 'kubeconfig'),
     provisioners,
     loops,
+    servicesProblem = () => undefined,
     disablesForceDetachOnTimeout = false,
     kubeletInsecure = false,
   }: EmbeddedApiServerSettings,
@@ -183,7 +191,7 @@ export async function startEmbeddedApiServer(
       },
       {
         store,
-        resources,
+        resources: resources.map((one) => (one.kind === serviceKind.kind ? warning(one, servicesProblem) : one)),
         clock: systemClock,
         random: systemRandom,
         chance: Math.random,
@@ -221,15 +229,18 @@ export async function startEmbeddedApiServer(
       credentials: fixedCredentials({ headers: {}, identity: shown }),
       secretFiles: [kubeconfig],
     });
+    const inProcess = (reached: ReachedServer, subject: PeerIdentity['subject']): ReachedServer => ({
+      ...reached,
+      transport: () => new InProcessTransport(serve, { verified: true, subject }, systemClock),
+    });
     return {
       url,
       kubeconfig,
       admin: reach(admin),
       issueNode(nodeName, hosts) {
         const { client, serving } = issueNode(authority, nodeName, hosts, now);
-        const peer = { verified: true, subject: { CN: `system:node:${nodeName}`, O: 'system:nodes' } };
         return {
-          cluster: { ...reach(client), transport: () => new InProcessTransport(serve, peer, systemClock) },
+          cluster: inProcess(reach(client), { CN: `system:node:${nodeName}`, O: 'system:nodes' }),
           serving: {
             certificatePem: serving.certificatePem,
             keyPem: serving.keyPem,
@@ -237,6 +248,8 @@ export async function startEmbeddedApiServer(
           },
         };
       },
+      issueProxy: () =>
+        inProcess({ ...reach(admin), credentials: fixedCredentials({ headers: {} }) }, { CN: 'system:kube-proxy' }),
       async close() {
         await running?.close();
         await store.close();
@@ -247,6 +260,21 @@ export async function startEmbeddedApiServer(
     await store.close();
     throw error;
   }
+}
+
+/** Also of one that exists already: who changes it may wonder why nothing answers. */
+function warning(resource: Resource, problem: () => string | undefined): Resource {
+  return {
+    ...resource,
+    warnings(object) {
+      const why = problem();
+      const own =
+        why === undefined
+          ? []
+          : [`Services do not answer on this machine: ${why}; reach pods by their addresses or kubectl port-forward`];
+      return [...(resource.warnings?.(object) ?? []), ...own];
+    },
+  };
 }
 
 function isUnspecified(host: string): boolean {

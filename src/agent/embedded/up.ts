@@ -32,7 +32,7 @@ export interface UpSettings {
 }
 
 /** What is absent is as in `nodeDefaults`. */
-export interface UpDeps extends Partial<Omit<NodeDeps, 'cluster' | 'serving' | 'isOwnServer'>> {
+export interface UpDeps extends Partial<Omit<NodeDeps, 'cluster' | 'serving' | 'isOwnServer' | 'serviceAccess'>> {
   /** The notices of the API server. */
   readonly notifyServer?: Notify;
 }
@@ -53,6 +53,7 @@ export async function startUp(settings: UpSettings, deps: UpDeps, signal: AbortS
   makeDirectories(stateDirectory);
   // Not the caller's signal: the node reports to the server until it has ended.
   const serving = new AbortController();
+  let node: RunningNode | undefined;
   const server = await startEmbeddedApiServer(
     {
       directory: join(stateDirectory, 'api'),
@@ -62,6 +63,7 @@ export async function startUp(settings: UpSettings, deps: UpDeps, signal: AbortS
       ...(settings.loops && { loops: settings.loops }),
       kubeletInsecure: settings.kubeletInsecure === true,
       disablesForceDetachOnTimeout: settings.disablesForceDetachOnTimeout === true,
+      servicesProblem: () => node?.servicesProblem,
       provisioners: [
         runLocalPath({
           nodeName: settings.node.nodeName,
@@ -78,7 +80,7 @@ export async function startUp(settings: UpSettings, deps: UpDeps, signal: AbortS
     makeDirectories(rootDirectory);
     const addresses = thisMachine(nodeName, rootDirectory).status?.addresses ?? [];
     const hosts = [...new Set([...addresses.map(({ address }) => address), 'localhost', '127.0.0.1'])];
-    const node = await startNode(
+    const started = await startNode(
       // The server's own loop makes such volumes.
       { ...settings.node, localPath: false },
       {
@@ -86,20 +88,22 @@ export async function startUp(settings: UpSettings, deps: UpDeps, signal: AbortS
         ...deps,
         ...server.issueNode(nodeName, hosts),
         isOwnServer: true,
+        serviceAccess: server.issueProxy(),
         hidden: [stateDirectory, ...(deps.hidden ?? [])],
       },
       signal,
     );
+    node = started;
     const admin = connectApiClient(server.admin, systemClock, apiClientDefaults, poolDefaults);
     return {
       url: server.url,
       kubeconfig: server.kubeconfig,
-      node,
+      node: started,
       async *apply(files, ended) {
         yield* applyManifests(files, 'default', admin, await DiscoveredResources.ask(admin, ended), ended);
       },
       async close() {
-        await node.close();
+        await started.close();
         await admin.close();
         await server.close();
       },

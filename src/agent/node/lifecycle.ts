@@ -15,6 +15,7 @@ import type { NodeCsi } from './node-csi.ts';
 import type { PodView } from './node-pods.ts';
 import type { NodePresence } from './node-presence.ts';
 import type { NodeReclaim } from './node-reclaim.ts';
+import type { NodeServices } from './node-services.ts';
 import type { NodeVolumes } from './node-volumes.ts';
 import type { NotifyNode } from './notices.ts';
 
@@ -22,6 +23,7 @@ export interface NodeParts {
   readonly clock: Clock;
   readonly notify: NotifyNode;
   readonly runtime: Runtime;
+  readonly services: NodeServices;
   readonly presence: NodePresence;
   readonly objects: NodeObjects;
   /** Undefined without a cluster, which all volumes of drivers come from. */
@@ -43,7 +45,7 @@ const drainMsMax = 60_000;
 
 /** Resolves after the signal, when everything has ended; rejects if a part failed. */
 export function runNode(parts: NodeParts, drains: boolean, signal: AbortSignal): Promise<void> {
-  const { objects, csi, volumes, presence, pods, reclaim, server, recorder, localPath, certificate } = parts;
+  const { objects, csi, volumes, services, presence, pods, reclaim, server, recorder, localPath, certificate } = parts;
   const { manager } = volumes;
   const followers = [manager, pods] as const;
   return inOrder(
@@ -58,6 +60,7 @@ export function runNode(parts: NodeParts, drains: boolean, signal: AbortSignal):
       (stop) => objects.run(stop),
       async (stop) => await csi?.run(() => manager.retryNow(), stop),
       (stop) => volumes.run(stop),
+      (stop) => services.run(stop),
       (stop) => reclaim.run(stop),
       async (stop) => await localPath?.(stop),
       async (stop) => await certificate?.(stop),

@@ -30,6 +30,7 @@ import type { AgentSettings } from './agent-settings.ts';
 import { NodeAdmission } from './node-admission.ts';
 import type { NodeObjects } from './node-objects.ts';
 import type { NodePresence } from './node-presence.ts';
+import type { NodeServices } from './node-services.ts';
 import { type NodeVolumes, podVolumes } from './node-volumes.ts';
 import type { NotifyNode } from './notices.ts';
 
@@ -40,6 +41,7 @@ interface NodePodsDeps extends Pausing {
   readonly mounts: Mounts;
   readonly presence: NodePresence;
   readonly objects: NodeObjects;
+  readonly services: Pick<NodeServices, 'clusterDns'>;
   readonly volumes: NodeVolumes;
   readonly isUnderDiskPressure: () => boolean;
   readonly uid: number;
@@ -49,7 +51,7 @@ interface NodePodsDeps extends Pausing {
 }
 
 export function nodePods(deps: NodePodsDeps, settings: AgentSettings): PodLoop {
-  const { client, clock, runtime, presence, objects, volumes, notify } = deps;
+  const { client, clock, runtime, presence, objects, services, volumes, notify } = deps;
   const { rootDirectory: root } = settings;
   const admission = new NodeAdmission(deps, settings);
   const effects = containerEffects(root, deps.mounts, volumes.subPaths);
@@ -72,7 +74,7 @@ export function nodePods(deps: NodePodsDeps, settings: AgentSettings): PodLoop {
         ...effects,
       }),
       dns: async () => ({
-        clusterDns: settings.clusterDns,
+        clusterDns: settings.clusterDns.length > 0 ? settings.clusterDns : await services.clusterDns(),
         clusterDomain: settings.clusterDomain,
         restartBackOffMsMax: settings.restartBackOffMsMax,
         resolvConf: await readResolvConf(settings.resolvConf),
@@ -112,7 +114,7 @@ export async function checkResolvConf(
 }
 
 /** Undefined when pods are to see none of it; a machine that has no such file has no servers to name. */
-async function readResolvConf(path: string): Promise<string | undefined> {
+export async function readResolvConf(path: string): Promise<string | undefined> {
   if (path === '') return undefined;
   const read = async (file: string): Promise<string> =>
     await readRegularFile(file, resolvConfBytesMax).catch((cause: unknown) => {

@@ -34,7 +34,8 @@ import { nodeCsi } from './node-csi.ts';
 import { runNodeLocalPath } from './node-local-path.ts';
 import { NodeMetrics } from './node-metrics.ts';
 import { NodeObjects } from './node-objects.ts';
-import { PodView, checkResolvConf, nodePods } from './node-pods.ts';
+import { type NodeServices, type ServiceAccess, noServices, openNodeServices } from './node-services.ts';
+import { PodView, checkResolvConf, nodePods, readResolvConf } from './node-pods.ts';
 import { type NodeClients, NodePresence, connectNode } from './node-presence.ts';
 import { runServingCertificate } from './serving-certificate.ts';
 import { agentServing, nodeAccess, servedConfiguration, serverPods } from './node-serving.ts';
@@ -55,6 +56,8 @@ export interface NodeDeps {
     | undefined;
   /** The API server is this program's own, so that pods which can only idle here may come and may be ready. */
   readonly isOwnServer: boolean;
+  /** Who follows Services for this node; undefined: they are somebody else's affair, in most clusters kube-proxy's. */
+  readonly serviceAccess: ServiceAccess | undefined;
   readonly openRuntime: OpenRuntime;
   readonly plugins: MakePlugins;
   readonly clock: Clock;
@@ -78,6 +81,7 @@ export const nodeDefaults: NodeDeps = {
   cluster: undefined,
   serving: undefined,
   isOwnServer: false,
+  serviceAccess: undefined,
   openRuntime: chosenRuntime,
   plugins: standardPlugins,
   clock: systemClock,
@@ -94,6 +98,8 @@ export interface RunningNode {
   readonly pods: PodLoop;
   readonly volumes: VolumeManager;
   readonly runtime: Runtime;
+  /** Why Services do not answer here; undefined: they do, or are not this node's affair. */
+  readonly servicesProblem: string | undefined;
   /** For programs that want to read along: `for await (const notice of node.notices.follow(signal))`. */
   readonly notices: Pick<NoticeStream<NodeNotice>, 'follow'>;
   /** Resolves when the node has ended, and rejects when it could not go on. */
@@ -139,7 +145,9 @@ export async function startNode(given: AgentSettings, deps: NodeDeps, signal: Ab
       settings.credentialProviders,
       signal,
     );
-    const parts = assemble(settings, deps, connection, runtime, nodeLogins);
+    const services = await seeToServices(settings, deps, connection, runtime);
+    closing.push(() => services.close());
+    const parts = assemble(settings, deps, connection, { runtime, services }, nodeLogins);
     closing.push(() => parts.stats.close());
     const metrics = nodeMetrics(parts);
     notices.subscribe(metricSink(metrics));
@@ -155,7 +163,8 @@ export async function startNode(given: AgentSettings, deps: NodeDeps, signal: Ab
       deps.drains,
       signal,
     );
-    return { pods: parts.pods, volumes: parts.volumes.manager, runtime, notices, ended, close };
+    const { problem: servicesProblem } = services;
+    return { pods: parts.pods, volumes: parts.volumes.manager, runtime, servicesProblem, notices, ended, close };
   } catch (error) {
     await close();
     throw error;
@@ -224,6 +233,17 @@ function connect(settings: AgentSettings, deps: NodeDeps, notices: NoticeStream<
   return { clock, random, pause, notify, clients, recorder };
 }
 
+async function seeToServices(
+  settings: AgentSettings,
+  { serviceAccess: access }: NodeDeps,
+  connection: Connection,
+  runtime: Runtime,
+): Promise<NodeServices> {
+  if (access === undefined) return noServices;
+  const resolvConf = (): Promise<string | undefined> => readResolvConf(settings.resolvConf);
+  return await openNodeServices({ ...connection, access, runtime, resolvConf }, settings);
+}
+
 function hiddenPaths({ rootDirectory, manifestsDirectory }: AgentSettings, deps: NodeDeps): readonly string[] {
   const stateDirectories = [rootDirectory, ...deps.hidden];
   const clusterFiles = deps.cluster?.secretFiles ?? [];
@@ -237,7 +257,7 @@ function assemble(
   settings: AgentSettings,
   deps: NodeDeps,
   connection: Connection,
-  runtime: OpenedRuntime,
+  { runtime, services }: { readonly runtime: OpenedRuntime; readonly services: NodeServices },
   nodeLogins: readonly NodeLogins[],
 ): Assembled {
   const { notify } = connection;
@@ -260,14 +280,14 @@ function assemble(
   const objects = new NodeObjects({ ...shared, ownNode: () => presence.current() }, settings);
   const view = new PodView();
   const volumes = nodeVolumes({ ...shared, csi, objects, node: presence, pods: view }, settings);
-  const pods = nodePods({ ...shared, presence, objects, volumes, nodeLogins, isUnderDiskPressure }, settings);
+  const pods = nodePods({ ...shared, presence, services, objects, volumes, nodeLogins, isUnderDiskPressure }, settings);
   view.attach(pods);
   const stats = nodeStats({ ...shared, volumes, pods }, settings);
   const changed = (): void => presence.pressureChanged();
   const reclaim = nodeReclaim({ ...shared, pressure, pods, stats, events: presence, changed }, settings);
   const localPath: Assembled['localPath'] =
     client && settings.localPath ? (stop) => runNodeLocalPath({ ...shared, client }, settings, stop) : undefined;
-  return { ...connection, runtime, presence, objects, csi, volumes, view, pods, stats, reclaim, localPath };
+  return { ...connection, runtime, services, presence, objects, csi, volumes, view, pods, stats, reclaim, localPath };
 }
 
 /** Where other people schedule, a pod that needs its image must not come to a runtime without images. */

@@ -40,6 +40,8 @@ export type NodeNotice =
   | ({ readonly kind: 'NodeEvent' } & NewEvent)
   /** A volume kind that this node was given and cannot use; the others work. */
   | { readonly kind: 'PluginRefused' | 'ControlUnavailable'; readonly message: string }
+  /** Emitted once, by a node that sees to Services itself. */
+  | { readonly kind: 'ServicesUnavailable'; readonly message: string }
   | RuntimeNotice
   | LocalPathNotice
   | CsiNotice
@@ -258,6 +260,7 @@ const rows: { readonly [Kind in NodeNotice['kind']]: Row<Of<Kind>> } = {
   SubPathUpdatesUnavailable: warning,
   PluginRefused: { level: 'error', line: message },
   ControlUnavailable: warning,
+  ServicesUnavailable: warning,
   RuntimeChosen: { level: 'info', line: message },
   ThresholdsUnwatched: {
     level: 'warning',

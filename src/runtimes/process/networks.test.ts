@@ -7,63 +7,35 @@ import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { mkdtempSync, readFileSync, readdirSync } from 'node:fs';
-import { type AddressInfo, type Server, connect, createServer } from 'node:net';
+import { type AddressInfo, type Server, createServer } from 'node:net';
 import { networkInterfaces, tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { type TestContext, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { systemClock } from '../../base/clock.ts';
+import {
+  addressOf,
+  answering,
+  ask,
+  asking,
+  openWithNode as open,
+  port,
+  script,
+  server,
+  traces,
+  untilNothing,
+} from '../../testing/machine/pod-servers.ts';
 import { ProcessSandboxes, mount, podRequest, security, soon } from '../../testing/machine/process-sandboxes.ts';
-import type { PodRequest, PortMapping } from '../runtime.ts';
+import type { PortMapping } from '../runtime.ts';
 import { openProcessRuntime } from './machine.ts';
 import { machineAddress } from './network/packet-rules.ts';
 import { firstPod, lastPod, networkNames, numberIn } from './network/subnet.ts';
-import { type ProcessRuntimeSettings, defaultProcessRuntimeSettings } from './process-runtime.ts';
+import { defaultProcessRuntimeSettings } from './process-runtime.ts';
 
 const self = fileURLToPath(import.meta.url);
 const victim = process.env['MOUNTLET_TEST_VICTIM'];
 const skip = process.getuid?.() === 0 ? false : 'needs root: an ordinary user has the network of the machine';
-const port = 8080;
-
-async function open(t: TestContext, settings: Partial<ProcessRuntimeSettings> = {}): Promise<ProcessSandboxes> {
-  // Scripts in pods are run by this Node, wherever it is.
-  return await ProcessSandboxes.open(t, { hostPaths: [dirname(process.execPath)], ...settings });
-}
-
-async function addressOf(sandboxes: ProcessSandboxes, pod: string): Promise<string> {
-  const [address = ''] = (await sandboxes.runtime.get(pod))?.ips ?? [];
-  return address;
-}
-
-const script = (source: string): string[] => [process.execPath, '-e', source];
-const answering = (word: string, where = '0.0.0.0', at = port): string[] =>
-  script(
-    `require('net').createServer((s) => s.end('${word} to ' + s.remoteAddress)).listen(${at}, '${where}', () => console.log('listens'))`,
-  );
-const asking = (host: string, at: number, from = ''): string[] =>
-  script(
-    `const s = require('net').connect({ host: '${host}', port: ${at}, timeout: 700, localAddress: '${from}' || undefined });
-     s.on('data', (d) => process.stdout.write(d)); s.on('error', (e) => console.log(e.code)); s.on('timeout', () => { console.log('nothing'); s.destroy() })`,
-  );
-
-/** A pod whose only container listens. */
-async function server(
-  sandboxes: ProcessSandboxes,
-  uid: string,
-  request: Partial<PodRequest> = {},
-  where = '0.0.0.0',
-): Promise<string> {
-  await sandboxes.pod({ uid, ...request });
-  const id = await sandboxes.start(uid, { command: answering(uid, where) });
-  while (!(await sandboxes.output(uid, id)).includes('listens')) await systemClock.sleep(5);
-  return await addressOf(sandboxes, uid);
-}
-
-async function ask(host: string, at: number): Promise<string> {
-  return await text(connect({ host, port: at, timeout: 2_000 }));
-}
-
 async function listening(t: TestContext, answer: string, host: string): Promise<number> {
   const own: Server = createServer((socket) => socket.end(answer)).listen(0, host);
   t.after(() => own.close());
@@ -74,28 +46,6 @@ async function listening(t: TestContext, answer: string, host: string): Promise<
 function ownAddress(): string {
   const all = Object.values(networkInterfaces()).flatMap((list = []) => list);
   return all.find(({ family, internal }) => family === 'IPv4' && !internal)?.address ?? '127.0.0.1';
-}
-
-/** Everything of ours on the machine. */
-function traces(directory: string): string[] {
-  const { bridge, table, endPrefix } = networkNames(join(directory, 'state'));
-  const interfaces = readFileSync('/proc/net/dev', 'utf8').split('\n');
-  const { stdout } = spawnSync('nft', ['list', 'tables'], { encoding: 'utf8' });
-  return [
-    ...interfaces
-      .map((line) => line.trim().split(':')[0] ?? '')
-      .filter((name) => name === bridge || name.startsWith(endPrefix)),
-    ...stdout.split('\n').filter((line) => line.includes(table)),
-  ];
-}
-
-async function untilNothing(directory: string): Promise<void> {
-  for (
-    const until = Date.now() + 120_000;
-    Date.now() < until && traces(directory).length > 0;
-    await systemClock.sleep(20)
-  );
-  assert.deepEqual(traces(directory), []);
 }
 
 if (victim !== undefined) {

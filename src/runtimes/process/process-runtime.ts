@@ -28,6 +28,7 @@ import {
   type Runtime,
   RuntimeError,
   type RuntimePod,
+  type ServiceNetwork,
 } from '../runtime.ts';
 import { Commands } from './commands.ts';
 import { type PodRecord, Records } from './container-records.ts';
@@ -195,6 +196,11 @@ export class ProcessRuntime implements Runtime {
 
   unsupported(pod: PodRequest, container: ContainerRequest): string | undefined {
     return unsupportedReason(pod, container, this.#deps.powers, this.#hidden, readMounts);
+  }
+
+  async openServiceNetwork(): Promise<ServiceNetwork> {
+    if (this.#networks === undefined) throw new RuntimeError('a network for each pod takes root');
+    return await this.#networks.openForServices();
   }
 
   async list(): Promise<readonly RuntimePod[]> {

@@ -112,7 +112,7 @@ export function withoutTables({ table }: NetworkNames): string {
 }
 
 /** A table that is not there cannot be deleted, and one that is there can be declared again. */
-function withoutTable(family: 'bridge' | 'ip', table: string): string {
+export function withoutTable(family: 'bridge' | 'ip', table: string): string {
   return `table ${family} ${table}\ndelete table ${family} ${table}\n`;
 }
 

@@ -15,14 +15,16 @@ import { join } from 'node:path';
 import { messageOf } from '../../../base/errors.ts';
 import { NetlinkSocket, requests } from '../../../linux/netlink.ts';
 import { SystemCallError } from '../../../linux/system-call-error.ts';
-import { type PortMapping, RuntimeError } from '../../runtime.ts';
+import { type PortMapping, RuntimeError, type ServiceForward, type ServiceNetwork } from '../../runtime.ts';
 import { type PublishedPort, frameRules, loadRules, packetRules, portRule, withoutTables } from './packet-rules.ts';
 import type { PodInterface } from './pod-interface.ts';
+import { movedFlows, serviceRules, serviceTable, withoutServiceTable } from './service-rules.ts';
 import {
   type NetworkNames,
   type Range,
   type Subnet,
   addressIn,
+  bridgeNumber,
   chooseSubnet,
   firstPod,
   lastPod,
@@ -35,7 +37,6 @@ import {
 } from './subnet.ts';
 
 const subnetFile = 'subnet';
-const bridgeNumber = 1;
 
 interface PodNetworksSettings {
   readonly stateDirectory: string;
@@ -61,6 +62,8 @@ export class PodNetworks {
   #filters: NetlinkSocket | undefined;
   #making: Promise<Made | undefined> | undefined;
   #loading: Promise<void> = Promise.resolve();
+  /** Undefined until they are known: what an earlier program has loaded goes on meanwhile. */
+  #forwards: readonly ServiceForward[] | undefined;
   #lastNumber = firstPod - 1;
   #problem: string | undefined;
 
@@ -118,6 +121,40 @@ export class PodNetworks {
     await forgetFlows(lease.ports);
   }
 
+  /** The network is made for it, where it is not there yet. Rejects where the machine cannot have one. */
+  async openForServices(): Promise<ServiceNetwork> {
+    const made = await this.#made();
+    if (made === undefined) throw new RuntimeError(this.#problem ?? 'this machine cannot make one');
+    const { subnet } = made;
+    return {
+      gateway: addressIn(subnet, bridgeNumber),
+      isPod(address) {
+        const number = isIPv4(address) ? numberIn(subnet, address) : 0;
+        return number >= firstPod && number <= lastPod;
+      },
+      serve: (forwards) => this.#serve(forwards),
+    };
+  }
+
+  async #serve(forwards: readonly ServiceForward[]): Promise<void> {
+    const made = await this.#made();
+    if (made === undefined) throw new RuntimeError(this.#problem ?? 'the network of the pods is gone');
+    const before = this.#forwards;
+    const rules = this.#serviceRules(made, forwards);
+    if (before !== undefined && this.#serviceRules(made, before) === rules) return;
+    await this.#inTurn(() => rules);
+    this.#forwards = forwards;
+    const flows = movedFlows(before ?? [], forwards).flatMap(({ address, port, nodePort }) => [
+      { hostIp: address, hostPort: port },
+      ...(nodePort > 0 ? [{ hostIp: '', hostPort: nodePort }] : []),
+    ]);
+    await forgetFlows(flows.map((flow) => ({ ...flow, protocol: 'UDP' })));
+  }
+
+  #serviceRules({ subnet }: Made, forwards: readonly ServiceForward[]): string {
+    return serviceRules({ names: this.#names, subnet, machinePorts: this.#settings.machinePorts, forwards });
+  }
+
   /** Someone may have removed the bridge: the next pod looks again. */
   doubt(): void {
     this.#making = undefined;
@@ -128,7 +165,7 @@ export class PodNetworks {
     const { endPrefix } = this.#names;
     const made = await this.#making;
     if (made === undefined && this.#leases.size > 0) return;
-    if (made !== undefined && (await this.#tables()) < 2) await this.#loadAll(made);
+    if (made !== undefined && (await this.#isTableMissing())) await this.#loadAll(made);
     const usedEnds = (): ReadonlySet<string> =>
       new Set(made && this.#numbers(made.subnet).map((number) => `${endPrefix}${number}`));
     let used = usedEnds();
@@ -148,8 +185,9 @@ export class PodNetworks {
         await this.sweep();
         await this.#remove(this.#names.bridge);
       }
-      const tables = await this.#tables().catch(() => 0); // a kernel without packet rules has none of ours
-      if (tables > 0) await loadRules(withoutTables(this.#names)).catch(() => {}); // the next start finds them
+      const tables = await this.#tables().catch(() => [false]); // a kernel without packet rules has none of ours
+      const none = withoutTables(this.#names) + withoutServiceTable(this.#names);
+      if (tables.includes(true)) await loadRules(none).catch(() => {}); // the next start finds them
     }
     this.#socket?.close();
     this.#filters?.close();
@@ -223,23 +261,37 @@ export class PodNetworks {
   }
 
   /** A firewall that is set up again removes all tables, and with ours what keeps pods from the machine's loopback address. */
-  async #tables(): Promise<number> {
+  async #isTableMissing(): Promise<boolean> {
+    const [ip, bridge, services] = await this.#tables();
+    return !ip || !bridge || (this.#forwards !== undefined && !services);
+  }
+
+  async #tables(): Promise<readonly boolean[]> {
     const { table } = this.#names;
     const filters = (this.#filters ??= NetlinkSocket.open('filters'));
-    return [await filters.hasTable('ip', table), await filters.hasTable('bridge', table)].filter(Boolean).length;
+    return [
+      await filters.hasTable('ip', table),
+      await filters.hasTable('bridge', table),
+      await filters.hasTable('ip', serviceTable(this.#names)),
+    ];
   }
 
   async #loadAll(made: Made): Promise<void> {
     await loadRules(frameRules(this.#names, made.subnet));
     await this.#load(made);
+    const forwards = this.#forwards;
+    if (forwards !== undefined) await this.#inTurn(() => this.#serviceRules(made, forwards));
   }
 
-  /** One after the other, each with what is leased by then. */
+  /** With what is leased by then. */
   async #load({ subnet }: Made): Promise<void> {
     const { machinePorts } = this.#settings;
-    const loading = this.#loading.then(() =>
-      loadRules(packetRules({ names: this.#names, subnet, machinePorts, hostPorts: this.#hostPorts() })),
-    );
+    await this.#inTurn(() => packetRules({ names: this.#names, subnet, machinePorts, hostPorts: this.#hostPorts() }));
+  }
+
+  /** One after the other. */
+  async #inTurn(rules: () => string): Promise<void> {
+    const loading = this.#loading.then(() => loadRules(rules()));
     this.#loading = loading.catch(() => {});
     await loading;
   }
@@ -266,7 +318,7 @@ export class PodNetworks {
  * The kernel sends packets of UDP to where it sent those before them, as long as they come: also when that pod is gone, or nobody
  * had the port yet. Without what this needs of the kernel, clients that never pause stay where they are.
  */
-async function forgetFlows(ports: readonly PortMapping[]): Promise<void> {
+async function forgetFlows(ports: readonly Omit<PortMapping, 'containerPort'>[]): Promise<void> {
   const ofUdp = ports.filter(({ protocol }) => protocol === 'UDP');
   if (ofUdp.length === 0) return;
   const filters = NetlinkSocket.open('filters');

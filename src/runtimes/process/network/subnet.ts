@@ -25,6 +25,7 @@ export function networkNames(stateDirectory: string): NetworkNames {
 export type Subnet = string;
 
 export const prefixBits = 22;
+export const bridgeNumber = 1;
 export const firstPod = 2;
 export const lastPod = 2 ** (32 - prefixBits) - 2;
 
