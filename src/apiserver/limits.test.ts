@@ -1,10 +1,12 @@
 /** What the server does when a client takes too long, asks too much at once, or wants to leave HTTP. */
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { type Settings, connect as connectHttp2 } from 'node:http2';
 import { type TestContext, test } from 'node:test';
 import { type TLSSocket, connect } from 'node:tls';
 import { FakeClock } from '../testing/fakes/fake-clock.ts';
 import { type TestApiServer, adminToken, startTestApiServer } from '../testing/servers/test-api-server.ts';
-import { http2Client } from '../testing/servers/test-client.ts';
+import { http1Client, http2Client } from '../testing/servers/test-client.ts';
 import { StatusError } from './model/status.ts';
 import type { ApiRequest } from './rest/api-request.ts';
 import { OpenRequest, OpenRequests } from './serving/open-requests.ts';
@@ -96,4 +98,24 @@ test('beyond 400 reads or 200 writes at once clients are asked to come back; wat
   open.leave(first);
   assert.doesNotThrow(() => enter('get'));
   assert.deepEqual(counts.slice(0, 2), ['readOnly 1', 'readOnly 2']);
+});
+
+test('an address may have a megabyte over HTTP/1.1, and 64 KiB over HTTP/2, which its clients are told', async (t) => {
+  const server = await startTestApiServer({});
+  t.after(() => server.close());
+  const path = (kilobytes: number): string => `/healthz?x=${'a'.repeat(kilobytes * 1024)}`;
+  const http1 = http1Client(server);
+  assert.equal((await http1.send(path(1_000))).text, 'ok');
+  const { status, text } = await http1.send(path(1_100));
+  assert.deepEqual(
+    [status, text],
+    [431, 'the address and the headers of a request may not have more than 1048576 bytes'],
+  );
+  const http2 = http2Client(server);
+  t.after(() => http2.close());
+  assert.equal((await http2.send(path(63))).text, 'ok');
+  const session = connectHttp2(server.url, { ca: server.authority.certificatePem });
+  const [settings] = (await once(session, 'remoteSettings')) as [Settings];
+  session.close();
+  assert.equal(settings.maxHeaderListSize, 65_536);
 });

@@ -38,6 +38,9 @@ const descriptorShare = 1 / 8;
 // A command, a port or a log that is followed takes one; far more than a node's pods are asked for.
 const connectionsMax = 1_024;
 
+// A command stands in the address: as much as a program may be given on Linux, and as the API server takes.
+const headerBytesMax = 1024 * 1024;
+
 export async function startNodeServer(settings: NodeServerSettings, deps: NodeServerDeps): Promise<NodeServer> {
   const stop = new AbortController();
   // One for every request under way.
@@ -50,6 +53,7 @@ export async function startNodeServer(settings: NodeServerSettings, deps: NodeSe
     ...secureContext(settings, settings),
     requestCert: true,
     rejectUnauthorized: false,
+    maxHeaderSize: headerBytesMax,
     ALPNProtocols: ['http/1.1'],
   });
   const track = (answer: Promise<void>): void => {

@@ -40,7 +40,7 @@ import { type TlsSettings, startHttpListener } from './http-listener.ts';
 import { LargeRequests, workerDefaults } from './large-requests.ts';
 import { ApiMetrics } from './metrics.ts';
 import { OpenRequests } from './open-requests.ts';
-import type { VersionInfo } from './path-handler.ts';
+import type { PathDeps, VersionInfo } from './path-handler.ts';
 import { StoreCluster } from './store-cluster.ts';
 
 export interface ApiServerSettings {
@@ -103,6 +103,23 @@ export interface ApiServer {
   close(): Promise<void>;
 }
 
+/** Store and log are in this process: what answers has them. */
+const healthyAlways = ['ping', 'log', 'etcd'].map((name) => ({ name, isHealthy: () => true }));
+
+/** What kube-apiserver does after it listens; here all of it is done when the objects that every cluster has are there. */
+const hookNames = [
+  'start-apiserver-admission-initializer',
+  'bootstrap-controller',
+  'start-system-namespaces-controller',
+  'start-cluster-authentication-info-controller',
+  'rbac/bootstrap-roles',
+  'scheduling/bootstrap-system-priority-classes',
+];
+
+function startHooks(isHealthy: () => boolean): PathDeps['readinessChecks'] {
+  return hookNames.map((name) => ({ name: `poststarthook/${name}`, isHealthy }));
+}
+
 const bookmarkEveryMs = 60_000;
 
 /** Listens when the objects every cluster has are there. Aborting the signal is the same as `close`. */
@@ -162,10 +179,12 @@ export async function startApiServer(
       discovery: buildDiscovery(resources),
       openApi: new OpenApiDocuments(resources, settings.version.gitVersion),
       version: settings.version,
-      livenessChecks: [{ name: 'ping', isHealthy: () => true }],
+      livenessChecks: [...healthyAlways, ...startHooks(() => true)],
       readinessChecks: [
-        { name: 'ping', isHealthy: () => true },
-        { name: 'controllers', isHealthy: () => state.isReady },
+        ...healthyAlways,
+        { name: 'etcd-readiness', isHealthy: () => true },
+        { name: 'informer-sync', isHealthy: () => state.isReady },
+        ...startHooks(() => state.isReady),
         { name: 'shutdown', isHealthy: () => !stopping.aborted },
       ],
       metrics: async () => ({ contentType: metrics.contentType, text: await metrics.text() }),

@@ -60,6 +60,8 @@ const keepAliveMs = 95_000;
 const headersMs = 96_000;
 const requestMs = 120_000;
 const headerBytesMax = 1024 * 1024;
+// A limit of Node's own: a client that is told keeps to it, and one that does not has its stream refused, again and again.
+const streamHeaderBytesMax = 64 * 1024;
 // client-go puts all its watches on one connection; a node watches each object it mounts.
 const streamsMax = 1000;
 // What a session may hold in memory, in MB; the default of 10 is one large list.
@@ -75,7 +77,10 @@ export async function startHttpListener(settings: ListenerSettings, handle: Hand
   const sessions = new Set<ServerHttp2Session>();
   const peers = new Peers();
   const http1 = createHttp1Server(peers, serve);
-  const http2 = createHttp2({ settings: { maxConcurrentStreams: streamsMax }, maxSessionMemory: sessionMemoryMax });
+  const http2 = createHttp2({
+    settings: { maxConcurrentStreams: streamsMax, maxHeaderListSize: streamHeaderBytesMax },
+    maxSessionMemory: sessionMemoryMax,
+  });
   // The types of Node leave out the last one.
   const onStream = (
     stream: ServerHttp2Stream,
@@ -139,6 +144,12 @@ class Peers {
   }
 }
 
+const malformed = 'HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n';
+const tooLargeText = `the address and the headers of a request may not have more than ${headerBytesMax} bytes`;
+const tooLarge =
+  'HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-type: text/plain\r\n' +
+  `content-length: ${tooLargeText.length}\r\n\r\n${tooLargeText}`;
+
 function createHttp1Server(peers: Peers, serve: (exchange: Exchange, socket: Socket) => void): Server {
   const server = createHttp1({
     keepAliveTimeout: keepAliveMs,
@@ -157,8 +168,8 @@ function createHttp1Server(peers: Peers, serve: (exchange: Exchange, socket: Soc
     response.on('finish', () => (socket as Socket).destroySoon());
     serve(new Http1Exchange(request, response, peers.of(request.socket, request.socket), head), request.socket);
   });
-  server.on('clientError', (_error, socket) => {
-    if (socket.writable) socket.end('HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n');
+  server.on('clientError', (error, socket) => {
+    if (socket.writable) socket.end(errorCode(error) === 'HPE_HEADER_OVERFLOW' ? tooLarge : malformed);
     else socket.destroy();
   });
   return server;

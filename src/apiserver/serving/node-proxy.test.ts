@@ -7,6 +7,7 @@ import type { AddressInfo } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type TestContext, test } from 'node:test';
 import type { TLSSocket } from 'node:tls';
+import { WebSocket } from 'ws';
 import { systemClock } from '../../base/clock.ts';
 import { memoryStore } from '../../testing/servers/stores.ts';
 import { type TestApiServer, adminToken, startTestApiServer } from '../../testing/servers/test-api-server.ts';
@@ -35,11 +36,15 @@ interface World {
 
 const validity = { now: Date.now(), days: 1 };
 
-async function world(t: TestContext, serving?: Authority): Promise<World> {
+async function world(
+  t: TestContext,
+  serving?: Authority,
+  { shows = 'here', isInsecure = false } = {},
+): Promise<World> {
   const authority = makeAuthority(validity);
   const certificate = issueNodeServingCertificate(serving ?? authority, {
     ...validity,
-    nodeName: 'here',
+    nodeName: shows,
     hosts: ['127.0.0.1'],
   });
   const node: FakeNode = {
@@ -80,7 +85,7 @@ async function world(t: TestContext, serving?: Authority): Promise<World> {
         { clock: systemClock, nodes: new StoredObjects(store) },
         {
           authorityPem: authority.certificatePem,
-          isInsecure: false,
+          isInsecure,
           client: issueNodeClientCertificate(authority, validity),
         },
       ),
@@ -170,6 +175,51 @@ test('NodeProxy trusts nodes of its authority alone, unless the client asks othe
   assert.equal(node.asked.length, 0);
   assert.equal((await client.send(`${log}?insecureSkipTLSVerifyBackend=true`)).text, 'a line\n');
 });
+
+test('NodeProxy believes only the node that it means, unless it is told to believe all', async (t) => {
+  const impostor = await world(t, undefined, { shows: 'there' });
+  const { json } = await http1Client(impostor.api).send(log);
+  assert.match(json.message, /certificate is valid for system:node:there, not system:node:here$/);
+  assert.equal(impostor.node.asked.length, 0);
+  const insecure = await world(t, makeAuthority({ ...validity, name: 'somebody-else' }), { isInsecure: true });
+  assert.equal((await http1Client(insecure.api).send(log)).text, 'a line\n');
+});
+
+const messages: readonly (readonly [offered: string[], agreed: string, sent: readonly (string | Buffer)[]])[] = [
+  [[], '', [Buffer.alloc(0), Buffer.from('a line\n')]],
+  [['x', 'binary.k8s.io'], 'binary.k8s.io', [Buffer.alloc(0), Buffer.from('a line\n')]],
+  [['base64.binary.k8s.io'], 'base64.binary.k8s.io', ['', Buffer.from('a line\n').toString('base64')]],
+];
+for (const [offered, agreed, sent] of messages) {
+  test(`NodeProxy sends a log over a WebSocket that offers [${offered.join(' ')}]`, async (t) => {
+    const { api } = await world(t);
+    const socket = webSocketTo(api, offered);
+    const received: (string | Buffer)[] = [];
+    socket.on('message', (data: Buffer, isBinary) => received.push(isBinary ? data : data.toString()));
+    const [code] = (await once(socket, 'close')) as [number];
+    assert.equal(code, 1000);
+    assert.equal(socket.protocol, agreed);
+    assert.deepEqual(received, sent);
+  });
+}
+
+test('NodeProxy refuses a WebSocket of no protocol that it knows, and a log that there is none of', async (t) => {
+  const { api, node } = await world(t);
+  const refusal = async (offered: string[]): Promise<unknown> => {
+    const socket = webSocketTo(api, offered).on('error', () => {});
+    const [, response] = (await once(socket, 'unexpected-response')) as [unknown, IncomingMessage];
+    response.resume();
+    return response.statusCode;
+  };
+  assert.equal(await refusal(['v4.channel.k8s.io']), 403);
+  node.answer = () => ({ code: 400, text: 'no logs yet' });
+  assert.equal(await refusal([]), 400);
+});
+
+function webSocketTo(api: TestApiServer, offered: string[]): WebSocket {
+  const headers = { authorization: `Bearer ${adminToken}` };
+  return new WebSocket(`${api.url}${log}`, offered, { ca: api.authority.certificatePem, headers });
+}
 
 function upgrade(
   api: TestApiServer,

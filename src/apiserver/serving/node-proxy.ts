@@ -19,6 +19,7 @@ import { StatusError, internalError, notFound } from '../model/status.ts';
 import type { ApiRequest, Exchange } from '../rest/api-request.ts';
 import type { NodeConnector, NodeRequest } from '../rest/pod-subresources.ts';
 import { ConnectionLost } from './http-exchange.ts';
+import { asksForWebSocket, sendLog } from './log-socket.ts';
 
 interface NodeProxyDeps {
   readonly clock: Clock;
@@ -86,8 +87,10 @@ export class NodeProxy implements NodeConnector {
       return;
     }
     const { response } = answer;
-    if (isLog && response.statusCode === 200) await passLog(response, exchange, signal);
-    else throw await nodeRefusal(response, !isLog);
+    if (isLog && response.statusCode === 200) {
+      if (asksForWebSocket(exchange)) await sendLog(response as AsyncIterable<Buffer>, exchange, signal);
+      else await passLog(response, exchange, signal);
+    } else throw await nodeRefusal(response, !isLog);
   }
 
   async read(nodeName: string, path: string, signal: AbortSignal): Promise<string> {

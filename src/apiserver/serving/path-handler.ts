@@ -63,7 +63,9 @@ async function find(
     case 'livez':
     case 'readyz': {
       const checks = first === 'readyz' ? deps.readinessChecks : deps.livenessChecks;
-      const report = second === '' ? healthReport(first, checks, query) : singleReport(second, checks);
+      // Names of checks have slashes.
+      const name = path.slice(first.length + 2);
+      const report = name === '' ? healthReport(first, checks, query) : singleReport(name, checks);
       return report && { kind: 'raw', code: report.code, headers: text, body: report.body };
     }
     case 'version':

@@ -54,7 +54,7 @@ test('a container ends with its exit code, and its log has both streams line by 
     .toSorted((a, b) => a.slice(31).localeCompare(b.slice(31)));
   assert.deepEqual(
     lines.map((line) => line.replace(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z /, '')),
-    ['stderr F err', 'stdout F out', 'stdout F unfinished'],
+    ['stderr F err', 'stdout F out', 'stdout P unfinished'],
   );
 });
 

@@ -278,6 +278,8 @@ export class ProcessRuntime implements Runtime {
       createdAtMs: this.#deps.clock.now(),
     });
     this.#open.commands.created(id, request);
+    if (request.processesOf !== undefined && !pod.shareProcessNamespace && !pod.hostPid)
+      this.#reportNoTarget(pod, name);
     return id;
   }
 
@@ -426,6 +428,13 @@ export class ProcessRuntime implements Runtime {
     if (problem === undefined) return;
     const message = `Pods have the network of this machine instead of one of their own: ${problem}`;
     this.#deps.report({ podUid, namespace, podName, reason: 'PodNetworkUnavailable', message });
+  }
+
+  #reportNoTarget({ uid: podUid, namespace, name: podName }: PodRecord, container: string): void {
+    const message =
+      `container "${container}" does not see the processes of its target: the process runtime shares them only in pods with ` +
+      'shareProcessNamespace or hostPID; use kubectl exec, or --runtime cri';
+    this.#deps.report({ podUid, namespace, podName, reason: 'TargetNotShared', message });
   }
 
   #reported(facts: ChildFacts): void {

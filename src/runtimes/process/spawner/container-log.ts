@@ -144,7 +144,7 @@ interface SplitLines {
   readonly used: number;
 }
 
-/** `ended`: nothing will follow, so that the rest is a line too. */
+/** `ended`: nothing will follow, so that the rest is written too, as a line that does not end. */
 export function splitLines(input: Buffer, ended: boolean): SplitLines {
   const entries: { line: Buffer; tag: 'F' | 'P' }[] = [];
   let used = 0;
@@ -159,7 +159,8 @@ export function splitLines(input: Buffer, ended: boolean): SplitLines {
       used = end + 1;
     } else {
       if (!ended) break;
-      entries.push({ line: input.subarray(used), tag: 'F' });
+      // Readers add a newline where a line ends; this one does not.
+      entries.push({ line: input.subarray(used), tag: 'P' });
       used = input.length;
     }
   }

@@ -142,6 +142,8 @@ export class SpawnerClient {
       streams,
       signal,
       (frame) => 'ended' in (messageIn(frame) as object),
+      // Who only looks has no input that could end.
+      streams.stdin !== undefined,
     );
   }
 
@@ -186,10 +188,12 @@ export class SpawnerClient {
    */
   async #stream(
     socket: Socket,
-    { stdin, stdout, stderr, tty, resizes }: ProcessStreams,
+    streams: ProcessStreams,
     signal: AbortSignal,
     isOver: (frame: Frame) => boolean,
+    endsInput = streams.stdin !== undefined || !streams.tty,
   ): Promise<void> {
+    const { stdin, stdout, stderr, resizes } = streams;
     const leave = (): void => void (socket.destroyed || sendMessage(socket, { left: true }));
     const stopListening = onAbort(signal, () => socket.destroy());
     const outputs = [stdout, stderr].filter((stream) => stream !== undefined);
@@ -203,7 +207,7 @@ export class SpawnerClient {
           break;
         } else if (!fed) {
           fed = true;
-          void feed(stdin, socket, tty);
+          void feed(stdin, socket, endsInput);
           void followResizes(resizes, socket);
         }
       }
@@ -343,7 +347,7 @@ async function write(stream: Writable | undefined, bytes: Buffer): Promise<void>
 }
 
 /** Hands on what the client types; its end is the end of the command's input, not of the command. */
-async function feed(stdin: Readable | undefined, socket: Socket, tty: boolean): Promise<void> {
+async function feed(stdin: Readable | undefined, socket: Socket, endsInput: boolean): Promise<void> {
   try {
     for await (const chunk of (stdin ?? []) as AsyncIterable<Buffer>) {
       if (socket.destroyed) return;
@@ -352,7 +356,7 @@ async function feed(stdin: Readable | undefined, socket: Socket, tty: boolean): 
   } catch {
     // the client left
   }
-  if (!socket.destroyed && (stdin !== undefined || !tty)) sendMessage(socket, { stdinEnded: true });
+  if (!socket.destroyed && endsInput) sendMessage(socket, { stdinEnded: true });
 }
 
 async function followResizes(resizes: ProcessStreams['resizes'], socket: Socket): Promise<void> {

@@ -372,6 +372,9 @@ class Spawner {
         } else if ('resize' in message) {
           const { columns, rows } = message.resize;
           if (terminal !== undefined) this.#processes.setTerminalSize(terminal, columns, rows);
+        } else if (mode === 'keep') {
+          // The program may get more input, from somebody else: this client has said all it had to say.
+          left();
         } else if (mode === 'once' && stdin !== undefined) {
           if (terminal === undefined) stdin.end();
           else stdin.write('\x04'); // end of input on a terminal is a key
