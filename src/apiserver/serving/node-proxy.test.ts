@@ -36,11 +36,7 @@ interface World {
 
 const validity = { now: Date.now(), days: 1 };
 
-async function world(
-  t: TestContext,
-  serving?: Authority,
-  { shows = 'here', isInsecure = false } = {},
-): Promise<World> {
+async function world(t: TestContext, serving?: Authority, { shows = 'here', isInsecure = false } = {}): Promise<World> {
   const authority = makeAuthority(validity);
   const certificate = issueNodeServingCertificate(serving ?? authority, {
     ...validity,
