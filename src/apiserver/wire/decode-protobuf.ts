@@ -117,12 +117,10 @@ function decodeField(field: Field, wireType: number, reader: ProtobufReader, int
       into[name] ??= Object.create(null) as MutableObject;
       return decodeEntry(type, reader.bytes(), into[name] as MutableObject);
     default: {
-      const isScalar = scalarTypes.has(type);
-      const value = isScalar
+      const value = scalarTypes.has(type)
         ? decodeScalar(type, reader)
         : decodeNested(type, reader.bytes(), presence, into[name] as MutableObject | undefined);
-      const isKept = presence === 'sent' || (presence === 'always' && !isScalar);
-      if (value === undefined || (!isKept && isZero(value))) delete into[name];
+      if (value === undefined || (presence !== 'sent' && isZero(value))) delete into[name];
       else into[name] = value;
     }
   }
@@ -135,7 +133,7 @@ function decodeNested(
   value: MutableObject = {},
 ): MutableObject {
   readFields(type, bytes, value);
-  if (presence !== 'nonzero' || !isZero(value)) fillIn(type, value);
+  if (presence === 'sent' || !isZero(value)) fillIn(type, value);
   return value;
 }
 

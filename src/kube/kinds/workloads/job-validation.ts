@@ -351,12 +351,6 @@ export function validateJobStatusUpdate(job: Job, old: Job): readonly FieldError
     ...(has('Complete') && has('FailureTarget')
       ? refuse('cannot set Complete=True and FailureTarget=true conditions')
       : []),
-    ...(has('Failed') && !had('Failed') && !has('FailureTarget')
-      ? refuse('cannot set Failed=True condition without the FailureTarget=true condition')
-      : []),
-    ...(has('Complete') && !had('Complete') && !has('SuccessCriteriaMet')
-      ? refuse('cannot set Complete=True condition without the SuccessCriteriaMet=true condition')
-      : []),
     ...lost.flatMap((type) => refuse(`cannot disable the terminal ${type}=True condition`)),
     ...(completionTime !== undefined && !has('Complete')
       ? [
