@@ -99,7 +99,7 @@ const objects: readonly (readonly [Parameters<typeof objectKey>[0], readonly Kub
     [
       {
         metadata: { name: 'ops' },
-        subjects: [{ kind: 'Group', apiGroup: accessGroup, name: 'ops' }],
+        subjects: ['nobody', 'ops', 'qa'].map((name) => ({ kind: 'Group', apiGroup: accessGroup, name })),
         roleRef: roleOf('ClusterRole', 'ops'),
       } as RoleBinding,
       {
@@ -281,7 +281,7 @@ test('who is allowed something is told why', () => {
     'RBAC: allowed by RoleBinding "readers/shop" of Role "reader" to ServiceAccount "robot/shop"',
   );
   assert.equal(
-    why(user('olga', 'ops'), 'get /metrics'),
+    why(user('olga', 'qa', 'ops'), 'get /metrics'),
     'RBAC: allowed by ClusterRoleBinding "ops" of ClusterRole "ops" to Group "ops"',
   );
 });

@@ -52,10 +52,10 @@ export class Authorizer {
     const decision = node === undefined ? undefined : authorizeNode(node, user.name, request, this.#deps.relations);
     if (decision?.allowed === true) return decision;
     const missing = new Set<string>();
-    for (const { binding, rules } of this.#deps.roles.heldBy(user, namespaceOf(request))) {
-      if (rules === undefined) missing.add(missingRole(binding));
-      else if (rules.some((rule) => ruleAllows(rule, request))) {
-        return { allowed: true, reason: `RBAC: allowed by ${describeHolding(binding, user)}` };
+    for (const held of this.#deps.roles.heldBy(user, namespaceOf(request))) {
+      if (held.rules === undefined) missing.add(missingRole(held.binding));
+      else if (held.rules.some((rule) => ruleAllows(rule, request))) {
+        return { allowed: true, reason: `RBAC: allowed by ${describeHolding(held)}` };
       }
     }
     const reasons = [decision?.reason ?? '', missing.size === 0 ? '' : `RBAC: ${together([...missing])}`];

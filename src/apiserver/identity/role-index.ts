@@ -25,8 +25,16 @@ type Granting = Pick<RoleBinding, 'metadata' | 'subjects' | 'roleRef'>;
 /** A role that somebody holds through a binding. */
 interface HeldRole {
   readonly binding: Granting;
+  /** By which of its subjects: the first that is the user or a group of theirs. */
+  readonly subject: Subject;
   /** Undefined where there is no such role. */
   readonly rules: readonly PolicyRule[] | undefined;
+}
+
+/** Of a binding, for one of its subjects. */
+interface Share {
+  readonly binding: Granting;
+  readonly position: number;
 }
 
 const rolePrefixes = [roleKind, clusterRoleKind].map((kind) => objectPrefix(kind));
@@ -38,7 +46,7 @@ export class RoleIndex {
   readonly #rules = new Map<string, readonly PolicyRule[]>();
   readonly #bindings = new Map<string, Granting>();
   /** By namespace, empty for the whole cluster, and subject. */
-  readonly #held = new Map<string, Map<string, Granting>>();
+  readonly #held = new Map<string, Map<string, Share>>();
 
   changed({ key, type, value }: Pick<Change, 'key' | 'type' | 'value'>): void {
     // Most changes are of other objects.
@@ -56,13 +64,15 @@ export class RoleIndex {
   *heldBy(user: User, namespace: string): Iterable<HeldRole> {
     const subjects = [userSubject(user.name), ...user.groups.map(groupSubject)];
     for (const home of namespace === '' ? [''] : ['', namespace]) {
-      const seen = new Set<Granting>();
+      const first = new Map<Granting, number>();
       for (const subject of subjects) {
-        for (const binding of this.#held.get(placeKey(home, subject))?.values() ?? []) {
-          if (seen.has(binding)) continue;
-          seen.add(binding);
-          yield { binding, rules: this.#rules.get(roleKeyOf(binding)) };
+        for (const { binding, position } of this.#held.get(placeKey(home, subject))?.values() ?? []) {
+          first.set(binding, Math.min(position, first.get(binding) ?? position));
         }
+      }
+      for (const [binding, position] of first) {
+        const subject = binding.subjects?.[position];
+        if (subject !== undefined) yield { binding, subject, rules: this.#rules.get(roleKeyOf(binding)) };
       }
     }
   }
@@ -70,9 +80,10 @@ export class RoleIndex {
   #keep(key: string, { metadata, subjects = [], roleRef }: RoleBinding): void {
     const binding = { metadata, subjects, roleRef };
     this.#bindings.set(key, binding);
-    for (const place of placesOf(binding)) {
-      const held = this.#held.get(place) ?? new Map<string, Granting>();
-      this.#held.set(place, held.set(key, binding));
+    for (const [position, place] of placesOf(binding).entries()) {
+      if (place === undefined) continue;
+      const held = this.#held.get(place) ?? new Map<string, Share>();
+      if (!held.has(key)) this.#held.set(place, held.set(key, { binding, position }));
     }
   }
 
@@ -81,9 +92,9 @@ export class RoleIndex {
     if (binding === undefined) return;
     this.#bindings.delete(key);
     for (const place of placesOf(binding)) {
-      const held = this.#held.get(place);
+      const held = place === undefined ? undefined : this.#held.get(place);
       held?.delete(key);
-      if (held?.size === 0) this.#held.delete(place);
+      if (place !== undefined && held?.size === 0) this.#held.delete(place);
     }
   }
 }
@@ -100,18 +111,14 @@ export function followRoles(store: Store): { readonly roles: RoleIndex; readonly
 }
 
 /** `ClusterRoleBinding "b" of ClusterRole "r" to User "u"` */
-export function describeHolding({ metadata, roleRef, subjects = [] }: Granting, user: User): string {
+export function describeHolding({ binding, subject }: Omit<HeldRole, 'rules'>): string {
+  const { metadata, roleRef } = binding;
   const { name, namespace = '' } = metadata;
-  const binding =
+  const shown =
     namespace === '' ? `ClusterRoleBinding ${goQuote(name)}` : `RoleBinding ${goQuote(`${name}/${namespace}`)}`;
-  const isOfUser = (subject: Subject): boolean => {
-    const key = subjectKey(subject, namespace);
-    return key === userSubject(user.name) || user.groups.some((group) => key === groupSubject(group));
-  };
-  const subject = subjects.find(isOfUser);
-  const holder =
-    subject?.kind === 'ServiceAccount' ? `${subject.name}/${subject.namespace || namespace}` : (subject?.name ?? '');
-  return `${binding} of ${roleRef.kind} ${goQuote(roleRef.name)} to ${subject?.kind ?? ''} ${goQuote(holder)}`;
+  const isAccount = subject.kind === 'ServiceAccount';
+  const holder = isAccount ? `${subject.name}/${subject.namespace || namespace}` : subject.name;
+  return `${shown} of ${roleRef.kind} ${goQuote(roleRef.name)} to ${subject.kind} ${goQuote(holder)}`;
 }
 
 /** What is missing where a binding names no role that there is. */
@@ -125,9 +132,12 @@ function roleKeyOf({ metadata, roleRef }: Granting): string {
     : objectKey(clusterRoleKind, '', roleRef.name);
 }
 
-function placesOf({ metadata: { namespace = '' }, subjects = [] }: Granting): readonly string[] {
-  const keys = subjects.flatMap((subject) => subjectKey(subject, namespace) ?? []);
-  return keys.map((key) => placeKey(namespace, key));
+/** For each subject; undefined for one that is nobody. */
+function placesOf({ metadata: { namespace = '' }, subjects = [] }: Granting): readonly (string | undefined)[] {
+  return subjects.map((subject) => {
+    const key = subjectKey(subject, namespace);
+    return key === undefined ? undefined : placeKey(namespace, key);
+  });
 }
 
 function placeKey(namespace: string, subject: string): string {
