@@ -53,6 +53,13 @@ const refusals: readonly Refusal[] = [
     fields: ['metadata.name'],
   },
   {
+    it: 'an object without a name, of a kind that is kept without rules of its own',
+    path: '/apis/storage.k8s.io/v1/volumeattributesclasses',
+    body: { driverName: 'd' },
+    says: '422 VolumeAttributesClass.storage.k8s.io "" is invalid: metadata.name: Required value: name or generateName is required',
+    fields: ['metadata.name'],
+  },
+  {
     it: 'a name that is too long for any key',
     path: `${home}/configmaps`,
     body: { metadata: { name: long } },
