@@ -193,17 +193,40 @@ test(
   },
 );
 
-test('bytes that a pod throws at the server of names keep no other from its names', options, async (t) => {
-  await machine.startUnder(inPlace(), '--drain');
-  t.after(async () => assert.equal(await machine.up.stop(), 0));
-  await kubectl.apply(pod('loud'), pod('quiet'), service('web', { ports: [{ port: 80 }] }));
-  await running('loud', 'quiet');
-  const flood = `const { randomBytes } = require('crypto'); const s = require('dgram').createSocket('udp4'); const net = require('net');
+test(
+  'what a Service is called and where it leads becomes no rule, and bytes that a pod throws at the server of names keep no other from its names',
+  options,
+  async (t) => {
+    await machine.startUnder(inPlace(), '--drain');
+    t.after(async () => assert.equal(await machine.up.stop(), 0));
+    await kubectl.apply(pod('loud'), pod('quiet'), service('web', { ports: [{ port: 80 }] }));
+    await running('loud', 'quiet');
+    const evil = '10.1.1.1 }; flush ruleset; #';
+    const slice = {
+      apiVersion: 'discovery.k8s.io/v1',
+      kind: 'EndpointSlice',
+      metadata: { name: 'web-evil', labels: { 'kubernetes.io/service-name': 'web' } },
+      addressType: 'IPv4',
+      ports: [{ port: 80 }],
+    };
+    const tries = [
+      service('web; flush ruleset', { ports: [{ port: 80 }] }),
+      service('evil', { clusterIP: evil, ports: [{ port: 80 }] }),
+      service('evil', { type: 'NodePort', ports: [{ port: 80, nodePort: 22 }] }),
+      ...[evil, '127.0.0.1', '169.254.169.254'].map((address) => ({ ...slice, endpoints: [{ addresses: [address] }] })),
+    ];
+    for (const object of tries) {
+      const { code, stderr } = await kubectl.run(['apply', '-f', '-'], { input: JSON.stringify(object) });
+      assert.ok(code === 1 && /is invalid|Invalid value/.test(stderr), stderr);
+    }
+    assert.equal(onMachine('nft', 'list', 'table', 'ip', 'others').code, 0);
+    const flood = `const { randomBytes } = require('crypto'); const s = require('dgram').createSocket('udp4'); const net = require('net');
     for (let i = 0; i < 3000; i += 1) s.send(randomBytes(1 + (i % 900)), 53, '10.96.0.10', () => i === 2999 && s.close());
     for (let i = 0; i < 50; i += 1) net.connect(53, '10.96.0.10').on('error', () => {}).end(randomBytes(2000));`;
-  await kubectl.exec('loud', process.execPath, '-e', flood);
-  const address = await kubectl.ok('get service web -o jsonpath={.spec.clusterIP}');
-  await eventually(async () =>
-    assert.match(await kubectl.exec('quiet', 'getent', 'ahostsv4', 'web'), new RegExp(`^${address} `)),
-  );
-});
+    await kubectl.exec('loud', process.execPath, '-e', flood);
+    const address = await kubectl.ok('get service web -o jsonpath={.spec.clusterIP}');
+    await eventually(async () =>
+      assert.match(await kubectl.exec('quiet', 'getent', 'ahostsv4', 'web'), new RegExp(`^${address} `)),
+    );
+  },
+);

@@ -6,8 +6,8 @@ import { type Endpoint, type ServiceDirectory, clusterAddress, keyOf } from './s
 
 type Port = NonNullable<Service['spec']['ports']>[number];
 
-/** Of all Services together. The packet filter takes many more, but every change sends it all of them. */
-const forwardsMax = 10_000;
+/** Of all Services together: every change sends the packet filter all of them, which takes it three seconds then. */
+const forwardsMax = 5_000;
 
 export function serviceForwards(directory: ServiceDirectory): readonly ServiceForward[] {
   const forwards: ServiceForward[] = [];
