@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { makeCertificateRequest } from '../src/apiserver/identity/certificates.ts';
 import { resources } from '../src/apiserver/resources/resources.ts';
 import { accepted, collectionOf } from '../src/testing/servers/garbage.ts';
 import { AdminClient } from './admin-client.ts';
@@ -145,12 +146,22 @@ test('an object of every kind that is served can be applied as the server shows 
       return { status: code, json: JSON.parse(text) as unknown };
     },
   };
-  // No error of the server leads to a certificate.
+  // No error of the server leads to a certificate, or to a request for one.
   const bundle = {
     metadata: { name: 'seed-clustertrustbundles' },
     spec: { trustBundle: readAuthority(join(directory, 'bare')).certificatePem },
   };
   await admin.ask('POST', '/apis/certificates.k8s.io/v1beta1/clustertrustbundles', bundle);
+  const { requestPem } = makeCertificateRequest({ user: 'me', groups: [], hosts: ['me'] });
+  const request = {
+    metadata: { name: 'seed-certificatesigningrequests' },
+    spec: {
+      request: Buffer.from(requestPem).toString('base64'),
+      signerName: 'example.com/any',
+      usages: ['client auth'],
+    },
+  };
+  await admin.ask('POST', '/apis/certificates.k8s.io/v1/certificatesigningrequests', request);
   const items: object[] = [];
   for (const resource of resources) {
     const { isStored, verbs, plural } = resource;

@@ -137,6 +137,12 @@ const fieldsByKind: readonly { plural: string; apiVersion?: string; object: obje
       values: { 'status.replicas': '2' },
     })),
     {
+      plural: 'certificatesigningrequests',
+      apiVersion: 'certificates.k8s.io/v1',
+      object: { metadata: { name: 'r' }, spec: { request: '', signerName: 'a/b' } },
+      values: { 'spec.signerName': 'a/b' },
+    },
+    {
       plural: 'jobs',
       apiVersion: 'batch/v1',
       object: { metadata: pod.metadata, status: { succeeded: 3 } },
