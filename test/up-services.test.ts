@@ -75,7 +75,7 @@ function onMachine(...command: readonly string[]): { readonly code: number | nul
   return { code: status, out: stdout };
 }
 
-const fetched = (...args: readonly string[]): string[] => ['curl', '-sS', '--max-time', '5', ...args];
+const fetched = (...args: readonly string[]): string[] => ['curl', '-sS', '--max-time', '60', ...args];
 
 /** As `Kubectl.running`, which asks from this program's own network. */
 async function running(...names: readonly string[]): Promise<void> {

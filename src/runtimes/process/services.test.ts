@@ -27,7 +27,8 @@ import { networkNames } from './network/subnet.ts';
 const own = { skip: process.getuid?.() === 0 ? false : 'needs root: an ordinary user has the network of the machine' };
 // Other tests of this machine have Services too, and the machine itself is a client of all of them.
 const address = `10.96.${randomInt(1, 255)}.${randomInt(1, 255)}`;
-const nodePort = randomInt(30_000, 32_767);
+/** Above those that other tests of this machine listen at. */
+const nodePort = randomInt(32_000, 32_767);
 
 function forward(targets: readonly string[], more: Partial<ServiceForward> = {}): ServiceForward {
   const all = targets.map((target) => ({ address: target, port }));
@@ -155,7 +156,7 @@ test(
     const table = `${networkNames(join(sandboxes.directory, 'state')).table}-services`;
     assert.equal(spawnSync('nft', ['delete', 'table', 'ip', table]).status, 0);
     const isThere = (): boolean => traces(sandboxes.directory).some((line) => line.endsWith(table));
-    for (const until = Date.now() + 20_000; Date.now() < until && !isThere();) await systemClock.sleep(20);
+    for (const until = Date.now() + 120_000; Date.now() < until && !isThere();) await systemClock.sleep(20);
     assert.ok(isThere());
     await sandboxes.runtime.removePod('a', soon());
     await sandboxes.reopen();
