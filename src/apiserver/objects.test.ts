@@ -35,6 +35,18 @@ for (const [protocol, connect] of [
       await server.close();
     });
 
+    test('what is kept and not acted on is said to those who write it, and not to those who report a status', async () => {
+      const topologySpreadConstraints = [{ maxSkew: 1, topologyKey: 'zone', whenUnsatisfiable: 'ScheduleAnyway' }];
+      const spec = { containers: [{ name: 'main', image: 'i' }], topologySpreadConstraints };
+      const body = { apiVersion: 'v1', kind: 'Pod', metadata: { name: 'spread' }, spec };
+      const pods = '/api/v1/namespaces/default/pods';
+      const created = await client.send(pods, { method: 'POST', body });
+      assert.match(String(created.headers['warning']), /topologySpreadConstraints: kept, but this server's scheduler/);
+      const status = { method: 'PATCH', headers: merge, body: { status: { message: 'here' } } };
+      const reported = await client.send(`${pods}/spread/status`, status);
+      assert.deepEqual([reported.status, reported.headers['warning']], [200, undefined]);
+    });
+
     test('a created object has a name, a uid, a time, a version and an owner of its fields', async () => {
       const created = await client.send(`${maps}?fieldManager=tester`, {
         method: 'POST',

@@ -57,8 +57,14 @@ export async function readServed(request: ApiRequest, validation: FieldValidatio
   const { served } = request;
   const expected = { apiVersion: apiVersionOf(served), kind: served.kind, shape: served.shape };
   const object = await readObject(request, expected, validation);
-  for (const text of served.warnings?.(object) ?? []) request.warn(text);
+  warnOf(request, object);
   return object;
+}
+
+/** Those who report a status did not write the rest. */
+export function warnOf(request: ApiRequest, object: KubeObject): void {
+  if (request.info.subresource !== '') return;
+  for (const text of request.served.warnings?.(object) ?? []) request.warn(text);
 }
 
 export function storable({ served }: ApiRequest, object: KubeObject, current?: KubeObject): KubeObject {

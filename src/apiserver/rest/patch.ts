@@ -11,6 +11,7 @@ import { apply } from '../patch/server-side-apply.ts';
 import { applyStrategicMergePatch } from '../patch/strategic-merge-patch.ts';
 import { type PatchKind, patchKindOf } from '../wire/media-types.ts';
 import { type ApiRequest, type Handler, bodyBytesMax } from './api-request.ts';
+import { warnOf } from './create.ts';
 import { type JsonBody, JsonError, decodeChecked, mediaTypeOf, parseJsonBody, parseYamlBody } from './request-body.ts';
 import { updateObject } from './update.ts';
 import {
@@ -75,7 +76,7 @@ function patched(request: ApiRequest, patch: Patch, current: KubeObject | undefi
   const { body, options } = patch;
   const result = { value: json, duplicates: body.duplicates };
   const value = decodeChecked(served.shape, result, options.fieldValidation, refuse, (text) => request.warn(text));
-  for (const text of served.warnings?.(value) ?? []) request.warn(text);
+  warnOf(request, value);
   const named = { ...value, metadata: { ...value.metadata, name: value.metadata.name || request.info.name } };
   return served.viewOf?.toStored(named, current) ?? named;
 }
