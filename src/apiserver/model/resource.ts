@@ -164,6 +164,12 @@ export function statusOf<T extends Specified>(validate: UpdateRules<T>['validate
   };
 }
 
+/** Requests that are passed on, with every method. */
+export function proxyOf(kind: string): Subresource<never> {
+  const verbs = ['create', 'delete', 'get', 'patch', 'update'];
+  return { name: 'proxy', kind: { group: '', version: 'v1', kind: `${kind}ProxyOptions` }, verbs };
+}
+
 export interface GroupVersion {
   readonly group: string;
   readonly version: string;

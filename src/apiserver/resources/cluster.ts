@@ -13,7 +13,7 @@ import { runtimeClassKind } from '../../kube/kinds/runtime-class.ts';
 import { serviceAccountKind, tokenRequestKind } from '../../kube/kinds/service-account.ts';
 import { compareByteOrder } from '../../kube/values/go-text.ts';
 import { ageColumn, nameColumn, orNone, text, wide } from '../model/columns.ts';
-import { keepFields, resource } from '../model/resource.ts';
+import { keepFields, proxyOf, resource } from '../model/resource.ts';
 
 const ownFinalizer = 'kubernetes';
 const keptForever = new Set(['default', 'kube-system', 'kube-public']);
@@ -73,6 +73,7 @@ export const nodes = resource(nodeKind, {
         validate: (object, old) => validateNodeUpdate(object, old),
       },
     },
+    proxyOf('Node'),
   ],
   // A node registers itself together with its status.
   prepareForCreate: (object) => object,

@@ -6,7 +6,7 @@ import { validateEphemeralContainersUpdate } from '../../kube/kinds/pod/pod-upda
 import { type Pod, defaultPod, podKind } from '../../kube/kinds/pod/pod.ts';
 import { qualityOfService } from '../../kube/references/pod-resources.ts';
 import { means } from '../../kube/schema/equality.ts';
-import { type ExchangedKind, keepFields, resource } from '../model/resource.ts';
+import { type ExchangedKind, keepFields, proxyOf, resource } from '../model/resource.ts';
 import { podColumns, podRowConditions } from './pod-columns.ts';
 
 /** Asked for in the query, without a body. */
@@ -38,6 +38,7 @@ export const pods = resource(podKind, {
     { name: 'exec', kind: optionsKind('PodExecOptions'), verbs: streamVerbs },
     { name: 'attach', kind: optionsKind('PodAttachOptions'), verbs: streamVerbs },
     { name: 'portforward', kind: optionsKind('PodPortForwardOptions'), verbs: streamVerbs },
+    proxyOf('Pod'),
     { name: 'binding', kind: bindingKind, verbs: ['create'] },
     { name: 'eviction', kind: evictionKind, verbs: ['create'] },
     {

@@ -12,12 +12,12 @@ import { type Service, type ServiceSpec, serviceKind } from '../../kube/kinds/se
 import { canonicalJson } from '../../kube/schema/equality.ts';
 import { compareByteOrder } from '../../kube/values/go-text.ts';
 import { ageColumn, nameColumn, orNone, text, wide } from '../model/columns.ts';
-import { keepFields, resource, statusOf } from '../model/resource.ts';
+import { keepFields, proxyOf, resource, statusOf } from '../model/resource.ts';
 
 const endpointsShown = 3;
 
 export const services = resource(serviceKind, {
-  subresources: [statusOf(validateServiceStatusUpdate)],
+  subresources: [statusOf(validateServiceStatusUpdate), proxyOf('Service')],
   prepareForCreate: (object) => withoutOddPolicy({ ...object, status: { loadBalancer: {} } }),
   prepareForUpdate: (object, old) => withoutOddPolicy(fitToType(keepFields(object, old, 'status'), old.spec)),
   warnings: warningsOf,

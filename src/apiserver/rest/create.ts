@@ -2,7 +2,7 @@
  * POST to a collection, and the way of every new object into the store: named, admitted, prepared, checked. Who may create it
  * was decided before.
  */
-import { type FieldError, invalidField, tooLongField } from '../../kube/schema/field-errors.ts';
+import { type FieldError, invalidField, requiredField, tooLongField } from '../../kube/schema/field-errors.ts';
 import { timestamp } from '../../kube/values/times.ts';
 import { type AdmissionRequest, admitAll } from '../admission/admission.ts';
 import { generatedName } from '../model/random.ts';
@@ -187,6 +187,7 @@ const nameBytesMax = 768;
 
 /** What a name must be for an object to have an address, whatever its kind allows besides. */
 function pathSegmentErrors(name: string): FieldError[] {
+  if (name === '') return [requiredField(['metadata', 'name'], 'name or generateName is required')];
   if (Buffer.byteLength(name) > nameBytesMax) return [tooLongField(['metadata', 'name'], nameBytesMax)];
   const errors: string[] = [];
   if (name === '.' || name === '..') errors.push(`may not be '${name}'`);

@@ -8,6 +8,7 @@ import { deleteCollectionHandler, deleteHandler } from './delete.ts';
 import { getHandler, listHandler } from './list.ts';
 import { patchHandler } from './patch.ts';
 import { type ConnectDeps, bindingHandler, connect, evict } from './pod-subresources.ts';
+import { type ProxyDeps, proxy } from './proxy.ts';
 import type { ResourceRequest } from './request-info.ts';
 import { type ReviewDeps, reviewHandler } from './reviews.ts';
 import { type TokenDeps, requestToken } from './token-request.ts';
@@ -16,7 +17,7 @@ import { usageMetricsHandler } from './usage-metrics.ts';
 import { type WatchDeps, watch } from './watch.ts';
 import type { WriteDeps } from './write-context.ts';
 
-interface RouterDeps extends ReviewDeps, TokenDeps, ConnectDeps, WatchDeps {
+interface RouterDeps extends ReviewDeps, TokenDeps, ConnectDeps, ProxyDeps, WatchDeps {
   readonly store: Store;
   readonly resources: ResourceTable;
   /** Answers requests that would hold the event loop for too long; undefined for the others. */
@@ -111,6 +112,8 @@ export class Router {
         return this.#bind(request);
       case 'eviction':
         return evict(this.#deps, request, subresource);
+      case 'proxy':
+        return proxy(this.#deps, request);
       case 'token':
         return requestToken(this.#deps, request, subresource);
       default:

@@ -36,6 +36,7 @@ import type { Store } from '../store/store.ts';
 import { WatchHub } from '../watch/watch-hub.ts';
 import { watcherDefaults } from '../watch/watcher.ts';
 import { ApiHandler } from './api-handler.ts';
+import { relay } from './http-relay.ts';
 import { type TlsSettings, startHttpListener } from './http-listener.ts';
 import { LargeRequests, workerDefaults } from './large-requests.ts';
 import { ApiMetrics } from './metrics.ts';
@@ -155,6 +156,7 @@ export async function startApiServer(
     authorizer,
     tokens: { audiences: settings.tokens.audiences, issue: (order) => tokens.issue(order) },
     nodes: deps.nodes,
+    relay,
     hub,
     forms: new WatchForms(),
     chance,

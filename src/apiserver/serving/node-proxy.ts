@@ -16,7 +16,7 @@ import type { Node } from '../../kube/kinds/node.ts';
 import { isYes, podLogQuery } from '../../kube/kinds/pod/pod-requests.ts';
 import type { KeyPair } from '../identity/certificates.ts';
 import { StatusError, internalError, notFound } from '../model/status.ts';
-import type { ApiRequest, Exchange } from '../rest/api-request.ts';
+import type { ApiRequest, Exchange, ResponseHeaders } from '../rest/api-request.ts';
 import type { NodeConnector, NodeRequest } from '../rest/pod-subresources.ts';
 import { ConnectionLost } from './http-exchange.ts';
 import { asksForWebSocket, sendLog } from './log-socket.ts';
@@ -89,7 +89,7 @@ export class NodeProxy implements NodeConnector {
     const { response } = answer;
     if (isLog && response.statusCode === 200) {
       if (asksForWebSocket(exchange)) await sendLog(response as AsyncIterable<Buffer>, exchange, signal);
-      else await passLog(response, exchange, signal);
+      else await passBody(response, exchange, 200, logHeaders, signal);
     } else throw await nodeRefusal(response, !isLog);
   }
 
@@ -215,8 +215,17 @@ function responseHead({ headers }: IncomingMessage): string {
   return `${lines.join('\r\n')}\r\n\r\n`;
 }
 
-async function passLog(response: IncomingMessage, exchange: Exchange, signal: AbortSignal): Promise<void> {
-  const stream = exchange.openStream(200, { 'content-type': 'text/plain', 'cache-control': 'no-cache, private' });
+const logHeaders = { 'content-type': 'text/plain', 'cache-control': 'no-cache, private' };
+
+/** As fast as the client takes it. */
+export async function passBody(
+  response: IncomingMessage,
+  exchange: Exchange,
+  code: number,
+  headers: ResponseHeaders,
+  signal: AbortSignal,
+): Promise<void> {
+  const stream = exchange.openStream(code, headers);
   let wake = (): void => {};
   stream.onDrain(() => wake());
   exchange.onClose(() => wake());

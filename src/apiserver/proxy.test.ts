@@ -1,0 +1,150 @@
+/** Requests that are passed on to pods, over real HTTP: where they go, what goes along, and where they never go. */
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { type IncomingMessage, type Server, type ServerResponse, createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { networkInterfaces } from 'node:os';
+import { after, before, test } from 'node:test';
+import { memoryStore } from '../testing/servers/stores.ts';
+import { type TestApiServer, startTestApiServer } from '../testing/servers/test-api-server.ts';
+import {
+  type TestClient,
+  type TestJson,
+  type TestResponse,
+  http1Client,
+  http2Client,
+} from '../testing/servers/test-client.ts';
+
+const addresses = Object.values(networkInterfaces()).flatMap((all) => all ?? []);
+/** Of this machine, and not the loopback address, where nothing is passed on to. */
+const own = addresses.find(({ family, internal }) => family === 'IPv4' && !internal)?.address;
+const skip = own === undefined && 'this machine has no address but the loopback one';
+
+let server: TestApiServer;
+let client: TestClient;
+let backend: Server;
+let port = 0;
+const home = '/api/v1/namespaces/default';
+
+async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of request as AsyncIterable<Buffer>) chunks.push(chunk);
+  const { method, url, headers } = request;
+  if (url === '/large') return void response.end('x'.repeat(3_000_000));
+  const seen = { method, url, body: String(Buffer.concat(chunks)), names: Object.keys(headers), own: headers['x-own'] };
+  response.writeHead(url === '/teapot' ? 418 : 200, { 'content-type': 'application/json', 'x-pod': 'yes' });
+  response.end(JSON.stringify(seen));
+}
+
+before(async () => {
+  server = await startTestApiServer({ store: memoryStore() });
+  client = http2Client(server);
+  backend = createServer((request, response) => void answer(request, response));
+  backend.listen(0, own ?? '127.0.0.1');
+  await once(backend, 'listening');
+  ({ port } = backend.address() as AddressInfo);
+  await post('/api/v1/nodes', { metadata: { name: 'n' } });
+  await pod('web', own ?? '10.0.0.1');
+  await post(`${home}/services`, {
+    metadata: { name: 'web' },
+    spec: { selector: { app: 'web' }, ports: [{ name: 'http', port: 80, targetPort: port }] },
+  });
+  const watch = await client.watch(
+    '/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?watch=true&labelSelector=kubernetes.io/service-name%3Dweb',
+  );
+  const isReady = ({ object }: TestJson): boolean =>
+    (object.endpoints ?? []).some((one: TestJson) => one.conditions.ready);
+  while (!isReady(await watch.next()));
+  watch.close();
+});
+after(async () => {
+  client.close();
+  backend.close();
+  await server.close();
+});
+
+function post(path: string, body: unknown): Promise<TestResponse> {
+  return client.send(path, { method: 'POST', body });
+}
+
+async function pod(name: string, ip: string): Promise<void> {
+  const container = { name: 'c', image: 'i', ports: [{ containerPort: port }] };
+  const metadata = { name, labels: { app: name } };
+  await post(`${home}/pods`, { metadata, spec: { nodeName: 'n', containers: [container] } });
+  const conditions = [{ type: 'Ready', status: 'True' }];
+  const body = JSON.stringify({ status: { phase: 'Running', podIP: ip, podIPs: [{ ip }], conditions } });
+  const headers = { 'content-type': 'application/merge-patch+json' };
+  const { status, text } = await client.send(`${home}/pods/${name}/status`, { method: 'PATCH', headers, body });
+  assert.equal(status, 200, text);
+}
+
+const ways = ['pods/web', 'pods/http:web:PORT', 'services/web:80', 'services/web:http', 'services/http:web:80'];
+for (const way of ways) {
+  test(`a request for ${way}/proxy reaches the pod as it was sent`, { skip }, async () => {
+    const path = `${home}/${way.replace('PORT', String(port))}/proxy/a%20b/?x=1&x=2`;
+    const headers = { 'x-own': 'mine', 'content-type': 'text/plain' };
+    const { status, json, headers: answered } = await client.send(path, { method: 'POST', headers, body: 'hello' });
+    assert.deepEqual([status, answered['x-pod']], [200, 'yes']);
+    assert.deepEqual([json.method, json.url, json.body, json.own], ['POST', '/a%20b/?x=1&x=2', 'hello', 'mine']);
+    assert.ok(!json.names.includes('authorization'), 'credentials stay here');
+    assert.ok(json.names.includes('x-forwarded-uri'));
+  });
+}
+
+test('what the pod answers comes back as it is, large or refused, over either version of HTTP', { skip }, async () => {
+  const old = http1Client(server);
+  for (const one of [client, old]) {
+    assert.equal((await one.send(`${home}/pods/web/proxy/teapot`)).status, 418);
+    assert.equal((await one.send(`${home}/pods/web/proxy/large`)).bytes.length, 3_000_000);
+    const bare = await one.send(`${home}/services/web:80/proxy`);
+    assert.deepEqual([bare.status, bare.headers['location']], [301, `${home}/services/web:80/proxy/`]);
+  }
+  old.close();
+});
+
+const refusals = [
+  { it: 'a service that is not there', path: 'services/none/proxy/', code: 404, text: /services "none" not found/ },
+  { it: 'a pod that is not there', path: 'pods/none/proxy/', code: 404, text: /pods "none" not found/ },
+  {
+    it: 'a port that the service has not',
+    path: 'services/web:81/proxy/',
+    code: 503,
+    text: /no service port 81 found for service "web"/,
+  },
+  {
+    it: 'a name that the service has not',
+    path: 'services/web:x/proxy/',
+    code: 503,
+    text: /no endpoints available for service "web"/,
+  },
+  {
+    it: 'the address of the API server',
+    path: 'services/kubernetes:443/proxy/',
+    code: 503,
+    text: /no endpoints available/,
+  },
+  { it: 'another scheme', path: 'services/ftp:web:80/proxy/', code: 400, text: /invalid service request/ },
+  { it: 'a port that is none', path: 'pods/web:99999/proxy/', code: 400, text: /invalid port "99999"/ },
+];
+for (const { it, path, code, text } of refusals) {
+  test(`a request for ${it} is refused`, async () => {
+    const { status, json } = await client.send(`${home}/${path}`);
+    assert.equal(status, code);
+    assert.match(json.message, text);
+  });
+}
+
+for (const ip of ['127.0.0.1', '169.254.169.254', '0.0.0.0', '224.0.0.1', '::1', 'fe80::1']) {
+  test(`nothing is passed on to ${ip}, whatever a pod says of itself`, async () => {
+    const name = `odd-${ip.replaceAll(/[.:]/g, '-')}0`;
+    await pod(name, ip);
+    const { status, json } = await client.send(`${home}/pods/${name}/proxy/`);
+    assert.deepEqual([status, json.message], [400, 'address not allowed']);
+  });
+}
+
+test('a pod that does not answer is an error that says so', { skip }, async () => {
+  const { status, json } = await client.send(`${home}/pods/web:1/proxy/`);
+  assert.equal(status, 503);
+  assert.match(json.message, /^error trying to reach service: /);
+});
