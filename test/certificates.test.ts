@@ -121,7 +121,8 @@ test('logs and commands reach the pods of an agent whose certificate the API ser
   const kept = (): string => readFileSync(file, 'utf8');
   assert.equal(await eventually(() => statSync(file).mode & 0o777), 0o600);
   assert.match(await kubectl.ok('get csr'), / system:node:here +<none> +Approved,Issued\n/);
-  assert.match(agent.stderr(), /the cluster has signed the certificate of this node's server/);
+  const said = /the cluster has signed the certificate of this node's server/;
+  await eventually(() => assert.match(agent.stderr(), said));
 
   await kubectl.ok('create -f -', { input: JSON.stringify(pod) });
   await kubectl.ok('wait --for=condition=Ready pod/talker --timeout=100s');
