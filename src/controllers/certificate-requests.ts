@@ -46,7 +46,18 @@ const controller = 'certificate-controller';
 const nodePrefix = 'system:node:';
 const nodesGroup = 'system:nodes';
 
-export async function runRequestApproval(deps: ControllerDeps, signal: AbortSignal): Promise<void> {
+/** Without it nothing is approved or signed: what another signer's certificates are trusted for is not known here. */
+interface SignerDeps extends ControllerDeps {
+  readonly signer?: CertificateSigner | undefined;
+}
+
+function requireSigner({ signer }: SignerDeps): CertificateSigner {
+  if (signer === undefined) throw new CannotRunError('it needs the key of the authority, which the API server keeps');
+  return signer;
+}
+
+export async function runRequestApproval(deps: SignerDeps, signal: AbortSignal): Promise<void> {
+  requireSigner(deps);
   const cluster = deps.clusterFor(controller, signal);
   const queue = new WorkQueue(controller, deps);
   const nodes = coreKind(cluster, 'Node');
@@ -105,12 +116,8 @@ function canonical(name: string): string {
   return isIP(name) === 6 ? new URL(`http://[${name}]/`).hostname.slice(1, -1) : name.toLowerCase();
 }
 
-export async function runRequestSigning(
-  deps: ControllerDeps & { readonly signer?: CertificateSigner | undefined },
-  signal: AbortSignal,
-): Promise<void> {
-  const { signer } = deps;
-  if (signer === undefined) throw new CannotRunError('it needs the key of the authority, which the API server keeps');
+export async function runRequestSigning(deps: SignerDeps, signal: AbortSignal): Promise<void> {
+  const signer = requireSigner(deps);
   const cluster = deps.clusterFor(controller, signal);
   const queue = new WorkQueue(controller, deps);
   const look = async (key: string): Promise<void> => {

@@ -54,8 +54,10 @@ interface LoopDeps extends AttachDetachDeps {
 
 type Loop = (deps: LoopDeps, signal: AbortSignal) => Promise<void>;
 
-/** Needs the key of the authority. */
-export const signing = 'certificatesigningrequest-signing-controller';
+const approving = 'certificatesigningrequest-approving-controller';
+const signing = 'certificatesigningrequest-signing-controller';
+/** They need the key of the authority. */
+export const signerNames: readonly string[] = [approving, signing];
 const accounts = 'serviceaccount-controller';
 const certificates = 'root-ca-certificate-publisher-controller';
 
@@ -68,7 +70,7 @@ const loops: Readonly<Record<string, Loop>> = {
   'clusterrole-aggregation-controller': runClusterRoleAggregation,
   'namespace-controller': runNamespaceDeletion,
   'garbage-collector-controller': runGarbageCollector,
-  'certificatesigningrequest-approving-controller': runRequestApproval,
+  [approving]: runRequestApproval,
   [signing]: runRequestSigning,
   'certificatesigningrequest-cleaner-controller': runRequestCleaning,
   [accounts]: (deps, signal) => runCompanion(serviceAccounts, deps, signal),
@@ -192,7 +194,8 @@ export function runControllers(deps: ControllersDeps, signal: AbortSignal): Runn
     ...(names.has(certificates) ? [rootCertificates(deps.authorityPem)] : []),
   ];
   const settled = ensureDefaultObjects(deps, signal, companions);
-  const possible = deps.signer === undefined ? new Set([...names].filter((name) => name !== signing)) : names;
+  const possible =
+    deps.signer === undefined ? new Set([...names].filter((name) => !signerNames.includes(name))) : names;
   const run = (): Promise<unknown> =>
     Promise.all([
       runServerService(deps, signal),

@@ -12,12 +12,18 @@ import { poolDefaults } from '../../client/transport/connection-pool.ts';
 import type { Cluster, ControllerFailed } from '../../controllers/cluster/cluster.ts';
 import { type LeaderNotice, lead } from '../../controllers/cluster/leader-election.ts';
 import type { ForceDetachSetting } from '../../controllers/attachments/attach-detach.ts';
-import { chooseControllers, controllerNames, runLoops, schedulerName, signing } from '../../controllers/controllers.ts';
+import {
+  chooseControllers,
+  controllerNames,
+  runLoops,
+  schedulerName,
+  signerNames,
+} from '../../controllers/controllers.ts';
 import { type CsiControllerNotice, csiControllers } from '../../csi/controller/csi-controllers.ts';
 import { SharedCluster } from '../machine/http-cluster.ts';
 
-/** One would watch every kind that the server has, the other has no key to sign with: only who asks for them gets them. */
-const offByDefault = ['garbage-collector-controller', signing];
+/** One would watch every kind that the server has, the others have no key to sign with: only who asks for them gets them. */
+const offByDefault = ['garbage-collector-controller', ...signerNames];
 const lease = { namespace: 'kube-system', name: 'mountlet-controllers' };
 /** Several loops share them; kube-controller-manager has a fifth, for clusters with many more clients. */
 const rate = { perSecond: 100, burst: 200 };
