@@ -58,7 +58,7 @@ interface World {
   readonly clock: FakeClock;
   readonly journal: Journal;
   /** Until the test ends, or what it returns is called. */
-  start(client?: Partial<ApiClient>): () => Promise<void>;
+  readonly start: (client?: Partial<ApiClient>) => () => Promise<void>;
 }
 
 async function world(t: TestContext, names: readonly string[] = loops): Promise<World> {
@@ -88,7 +88,7 @@ async function world(t: TestContext, names: readonly string[] = loops): Promise<
         pause: (ms, over) => clock.sleep(ms, over),
         random: () => 0.5,
         client: {
-          create: (...given) => (instead.create ?? client.create.bind(client))(...given) as never,
+          create: (...given) => (instead.create ?? client.create.bind(client))(...given),
           get: client.get.bind(client),
           list: client.list.bind(client),
           watch: client.watch.bind(client),
@@ -138,14 +138,14 @@ test('a node gets a certificate for its names, keeps it over a restart, and rene
 test('a node says once that nobody has approved, or that its request was turned down', async (t) => {
   const { admin, clock, journal, start } = await world(t, ['certificatesigningrequest-signing-controller']);
   start();
-  let said: unknown;
-  void journal.next().then((entry) => (said = entry));
+  const said: string[] = [];
+  void journal.next().then((entry) => said.push(entry.toString()));
   // The reminder waits from the moment at which the request is made.
-  while (said === undefined) {
+  while (said.length === 0) {
     await clock.advance(10_000);
     await nextTurn();
   }
-  const [, name = ''] = /^nobody has approved .*kubectl certificate approve (csr-\w+)/.exec(String(said)) ?? [];
+  const [, name = ''] = /^nobody has approved .*kubectl certificate approve (csr-\w+)/.exec(said.join('')) ?? [];
   const refusal = { type: 'Denied', status: 'True', message: 'who are you?' };
   const place = { name, subresource: 'approval', type: 'merge' } as const;
   await admin.patch(requests, place, { status: { conditions: [refusal] } }, signal);
@@ -155,8 +155,7 @@ test('a node says once that nobody has approved, or that its request was turned 
 test('a cluster without a certificates API leaves the node with its own certificate, and it says so', async (t) => {
   const { journal, start } = await world(t);
   start({
-    create: () =>
-      Promise.reject(new NotFoundError({ message: 'no such page', code: 404, reason: 'NotFound' } as never)),
+    create: () => Promise.reject(new NotFoundError({ message: 'no such page', code: 404, reason: 'NotFound' })),
   });
   assert.equal(await journal.next(), 'the API server signs no certificates');
 });
