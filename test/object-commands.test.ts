@@ -9,6 +9,7 @@ import { resources } from '../src/apiserver/resources/resources.ts';
 import { accepted, collectionOf } from '../src/testing/servers/garbage.ts';
 import { AdminClient } from './admin-client.ts';
 import { type RunningApiServer, readAuthority, startApiServerProgram } from './api-server-program.ts';
+import { eventually } from './kubectl-program.ts';
 import type { Ran } from './mountlet-program.ts';
 import { mountlet } from './mountlet-program.ts';
 
@@ -162,6 +163,8 @@ test('an object of every kind that is served can be applied as the server shows 
     },
   };
   await admin.ask('POST', '/apis/certificates.k8s.io/v1/certificatesigningrequests', request);
+  // Without it no pod is accepted.
+  await eventually(async () => await admin.ask('GET', '/api/v1/namespaces/default/serviceaccounts/default'));
   const items: object[] = [];
   for (const resource of resources) {
     const { isStored, verbs, plural } = resource;
