@@ -13,6 +13,7 @@ import { resources } from './resources.ts';
 
 const all = 'create delete deletecollection get list patch update watch';
 const part = 'get patch update';
+const proxied = 'create delete get patch update';
 const scale = `scale:autoscaling/v1/Scale(${part})`;
 
 /** 1.4: plural, kind, scope, short names, verbs, subresources with their verbs. */
@@ -23,16 +24,16 @@ const published = [
   `events Event ns ev ${all} -`,
   `limitranges LimitRange ns limits ${all} -`,
   `namespaces Namespace cluster ns create delete get list patch update watch status(${part}) finalize(update)`,
-  `nodes Node cluster no ${all} status(${part})`,
+  `nodes Node cluster no ${all} status(${part}) proxy:NodeProxyOptions(${proxied})`,
   `persistentvolumeclaims PersistentVolumeClaim ns pvc ${all} status(${part})`,
   `persistentvolumes PersistentVolume cluster pv ${all} status(${part})`,
-  `pods Pod ns po ${all} status(${part}) log(get) exec:PodExecOptions(create get) attach:PodAttachOptions(create get) portforward:PodPortForwardOptions(create get) binding:Binding(create) eviction:policy/v1/Eviction(create) ephemeralcontainers(${part})`,
+  `pods Pod ns po ${all} status(${part}) log(get) exec:PodExecOptions(create get) attach:PodAttachOptions(create get) portforward:PodPortForwardOptions(create get) proxy:PodProxyOptions(${proxied}) binding:Binding(create) eviction:policy/v1/Eviction(create) ephemeralcontainers(${part})`,
   `podtemplates PodTemplate ns - ${all} -`,
   `replicationcontrollers ReplicationController ns rc ${all} status(${part}) ${scale}`,
   `resourcequotas ResourceQuota ns quota ${all} status(${part})`,
   `secrets Secret ns - ${all} -`,
   `serviceaccounts ServiceAccount ns sa ${all} token:authentication.k8s.io/v1/TokenRequest(create)`,
-  `services Service ns svc ${all} status(${part})`,
+  `services Service ns svc ${all} status(${part}) proxy:ServiceProxyOptions(${proxied})`,
   `apps/v1 controllerrevisions ControllerRevision ns - ${all} -`,
   `apps/v1 daemonsets DaemonSet ns ds ${all} status(${part})`,
   `apps/v1 deployments Deployment ns deploy ${all} status(${part}) ${scale}`,
