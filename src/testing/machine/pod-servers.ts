@@ -31,10 +31,12 @@ export const answering = (word: string, where = '0.0.0.0', at = port): string[] 
   script(
     `require('net').createServer((s) => s.end('${word} to ' + s.remoteAddress)).listen(${at}, '${where}', () => console.log('listens'))`,
   );
-export const asking = (host: string, at: number, from = ''): string[] =>
+/** For what nobody answers; what somebody does may take long on a busy machine. */
+export const briefMs = 700;
+export const asking = (host: string, at: number, from = '', patienceMs = 30_000): string[] =>
   script(
-    `const s = require('net').connect({ host: '${host}', port: ${at}, timeout: 700, localAddress: '${from}' || undefined });
-     s.on('data', (d) => process.stdout.write(d)); s.on('error', (e) => console.log(e.code)); s.on('timeout', () => { console.log('nothing'); s.destroy() })`,
+    `const s = require('net').connect({ host: '${host}', port: ${at}, timeout: ${patienceMs}, localAddress: '${from}' || undefined });
+     s.on('data', (d) => console.log(String(d))); s.on('error', (e) => console.log(e.code)); s.on('timeout', () => { console.log('nothing'); s.destroy() })`,
   );
 
 /** A pod whose only container listens. */
