@@ -266,6 +266,11 @@ export class ActualState {
     return mounts !== undefined && mounts.size > (mounts.has(podUid) ? 1 : 0);
   }
 
+  /** Of which something is mounted, or may be. */
+  podsWithMounts(): readonly PodUid[] {
+    return [...this.#volumesOfPod.keys()];
+  }
+
   /** Mounted and uncertain. A list of its own, as of now. */
   possiblyMountedOf(podUid: PodUid): readonly ActualMount[] {
     const mounts: ActualMount[] = [];

@@ -256,10 +256,14 @@ test('an uncertain mount does not hold up an unmount, but does hold up a release
   await world.manager.waitForUnmounted(pod, never());
   let isReleased = false;
   const released = world.manager.waitForReleased(asPodUid('web'), never()).then(() => (isReleased = true));
+  let areReleased = false;
+  const all = world.manager.waitForAllReleased(never()).then(() => (areReleased = true));
+  await world.manager.waitForAllReleased(AbortSignal.abort());
   await world.settle();
-  assert.equal(isReleased, false);
+  assert.deepEqual([isReleased, areReleased], [false, false]);
   await world.advance(501);
   await released;
+  await all;
 });
 
 test('waiting for a pod without volumes returns at once, and the pod is not resolved', async (t) => {

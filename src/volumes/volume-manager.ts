@@ -231,6 +231,10 @@ export class VolumeManager {
     return this.#waits.untilReleased(podUid, signal);
   }
 
+  waitForAllReleased(signal: AbortSignal): Promise<void> {
+    return this.#waits.untilAllReleased(signal);
+  }
+
   // What there is: see `queries`.
 
   /** The node's status, as the API server has it, lists exactly these. */

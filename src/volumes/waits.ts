@@ -97,6 +97,12 @@ export class VolumeWaits {
     await this.#wait(podUid, () => (actual.possiblyMountedOf(podUid).length === 0 ? 'done' : undefined), signal);
   }
 
+  /** Of every pod that has something here, also of those that no source names any more. Resolves as well when it is given up. */
+  async untilAllReleased(signal: AbortSignal): Promise<void> {
+    const pods = this.#deps.actual.podsWithMounts();
+    await Promise.allSettled(pods.map((podUid) => this.untilReleased(podUid, signal)));
+  }
+
   /** Undefined once it holds; otherwise why it was given up. */
   async #until(podUid: PodUid, holds: () => boolean, signal: AbortSignal): Promise<Error | undefined> {
     const { desired, timers } = this.#deps;

@@ -42,6 +42,7 @@ export interface NodeParts {
 
 /** Longer than any grace period a pod should need. A second Ctrl-C does not wait for it. */
 const drainMsMax = 60_000;
+const releaseMsMax = 10_000;
 
 /** Resolves after the signal, when everything has ended; rejects if a part failed. */
 export function runNode(parts: NodeParts, drains: boolean, signal: AbortSignal): Promise<void> {
@@ -94,6 +95,8 @@ async function drain({ pods, runtime, volumes: { manager }, view }: NodeParts): 
   for (const { uid } of await runtime.list(limit)) await runtime.stopPod(uid, limit);
   view.drained();
   for (const { metadata } of pods.pods()) manager.podChanged(asPodUid(metadata.uid ?? ''));
+  // Also of pods that were removed by force, and volumes that are just being written. What a silent server holds is left to it.
+  await manager.waitForAllReleased(AbortSignal.any([limit, AbortSignal.timeout(releaseMsMax)]));
   await manager.waitForAllUnmounted(pods.pods(), limit);
 }
 
