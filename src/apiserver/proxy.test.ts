@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type IncomingMessage, type Server, type ServerResponse, createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { type AddressInfo, createServer as createRawServer } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { after, before, test } from 'node:test';
 import { memoryStore } from '../testing/servers/stores.ts';
@@ -101,6 +101,37 @@ test('what the pod answers comes back as it is, large or refused, over either ve
   }
   old.close();
 });
+
+const odd = [
+  { it: 'another protocol', says: '101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket', code: 503 },
+  { it: 'no status that there is', says: '999 Odd\r\nContent-Length: 0', code: 503 },
+  { it: 'a status below all', says: '099 Odd\r\nContent-Length: 0', code: 503 },
+  {
+    it: 'headers of a connection',
+    says: '200 OK\r\nProxy-Connection: x\r\nHTTP2-Settings: x\r\nContent-Length: 0',
+    code: 200,
+  },
+  { it: 'nothing, of some length', says: '204 No Content\r\nContent-Length: 5', code: 204 },
+];
+for (const { it, says, code } of odd) {
+  test(`a pod that answers with ${it} stops nobody`, { skip }, async () => {
+    const raw = createRawServer((socket) => {
+      socket.on('error', () => {});
+      socket.once('data', () => socket.write(`HTTP/1.1 ${says}\r\n\r\n`));
+    });
+    raw.listen(0, own);
+    await once(raw, 'listening');
+    const old = http1Client(server);
+    const path = `${home}/pods/web:${(raw.address() as AddressInfo).port}/proxy/`;
+    const answers = await Promise.all([client, old].map((one) => one.send(path)));
+    assert.deepEqual(
+      answers.map(({ status }) => status),
+      [code, code],
+    );
+    old.close();
+    raw.close();
+  });
+}
 
 const refusals = [
   { it: 'a service that is not there', path: 'services/none/proxy/', code: 404, text: /services "none" not found/ },

@@ -14,6 +14,8 @@ const node: Node = {
       { type: 'Hostname', address: 'A' },
       { type: 'InternalIP', address: '10.0.0.1' },
       { type: 'InternalIP', address: 'fd00:0::1' },
+      // As `ip address` shows it.
+      { type: 'InternalIP', address: 'fe80::1%eth0' },
     ],
   },
 };

@@ -9,7 +9,6 @@
  * addresses that its Node object has.
  */
 import { X509Certificate } from 'node:crypto';
-import { isIP } from 'node:net';
 import {
   type CertificateSigningRequest as Request,
   type RequestCondition,
@@ -19,6 +18,7 @@ import {
 } from '../kube/kinds/certificate-signing-request.ts';
 import type { Node } from '../kube/kinds/node.ts';
 import type { CertificateRequest } from '../kube/values/certificate-request.ts';
+import { parseIpAddress } from '../kube/values/network-names.ts';
 import {
   CannotRunError,
   type Cluster,
@@ -113,7 +113,7 @@ export function approvalOf(request: Request, node: Node | undefined): string | u
 }
 
 function canonical(name: string): string {
-  return isIP(name) === 6 ? new URL(`http://[${name}]/`).hostname.slice(1, -1) : name.toLowerCase();
+  return parseIpAddress(name)?.text ?? name.toLowerCase();
 }
 
 export async function runRequestSigning(deps: SignerDeps, signal: AbortSignal): Promise<void> {

@@ -68,7 +68,8 @@ export class Authorizer {
     const held = [...this.#deps.roles.heldBy(user, namespace)];
     const missing = new Set(held.filter(({ rules }) => rules === undefined).map(({ binding }) => missingRole(binding)));
     return {
-      rules: held.flatMap(({ rules = [] }) => rules),
+      // Several bindings may give the same role.
+      rules: [...new Set(held.map(({ rules = [] }) => rules))].flat(),
       problems: missing.size === 0 ? [] : [together([...missing])],
     };
   }

@@ -14,14 +14,17 @@ const answerMs = 30_000;
 /** Of one connection alone. */
 const perConnection = [
   'connection',
+  'http2-settings',
   'keep-alive',
   'proxy-authenticate',
   'proxy-authorization',
+  'proxy-connection',
   'te',
   'trailer',
   'upgrade',
 ];
 const notPassed = new Set([...perConnection, 'transfer-encoding', 'authorization', 'host', 'content-length']);
+const withoutBody = 204;
 
 export async function relay({ scheme, host, port, path }: ProxyTarget, request: ApiRequest): Promise<void> {
   const { exchange, signal } = request;
@@ -38,21 +41,32 @@ export async function relay({ scheme, host, port, path }: ProxyTarget, request: 
     }
   }
   const response = await new Promise<IncomingMessage>((resolve, reject) => {
+    const fail = (problem: string): void => {
+      const text = `error trying to reach service: ${problem}`;
+      reject(signal.aborted ? signal.reason : new StatusError(503, 'ServiceUnavailable', text));
+    };
     const options = { host, port, path, method: exchange.method, headers, agent: false, signal } as const;
     const sent = scheme === 'https' ? httpsRequest({ ...options, rejectUnauthorized: false }) : httpRequest(options);
     sent.setTimeout(answerMs, () => sent.destroy(new Error(`no answer within ${answerMs / 1000} s`)));
     sent.on('response', (answer) => {
       sent.setTimeout(0);
-      resolve(answer);
+      const { statusCode = 0 } = answer;
+      if (statusCode >= 200 && statusCode < 600) return resolve(answer);
+      answer.destroy();
+      fail(`it answered with the status ${statusCode}`);
     });
-    sent.on('error', (error) => {
-      const text = `error trying to reach service: ${messageOf(error)}`;
-      reject(signal.aborted ? signal.reason : new StatusError(503, 'ServiceUnavailable', text));
+    // Nobody asked for it, and without a listener the request would never end.
+    sent.on('upgrade', (_answer, socket) => {
+      socket.destroy();
+      fail('it changed the protocol');
     });
+    sent.on('error', (error) => fail(messageOf(error)));
     sent.end(body.length > 0 ? body : undefined);
   });
+  const { statusCode = 502 } = response;
+  const dropped = [...perConnection, 'transfer-encoding', ...(statusCode === withoutBody ? ['content-length'] : [])];
   const kept = Object.entries(response.headers).flatMap(([name, value]) =>
-    value === undefined || perConnection.includes(name) || name === 'transfer-encoding' ? [] : [[name, value] as const],
+    value === undefined || dropped.includes(name) ? [] : [[name, value] as const],
   );
-  await passBody(response, exchange, response.statusCode ?? 502, Object.fromEntries(kept), signal);
+  await passBody(response, exchange, statusCode, Object.fromEntries(kept), signal);
 }

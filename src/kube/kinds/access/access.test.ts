@@ -246,4 +246,18 @@ test('coverage of billions of combinations is found at once, or not at all', () 
   assert.equal(coverage([rule('get', 'pods')], [hostile]).missing.length, 1);
   const held = Array.from({ length: 60 }, (_, index) => rule(`v${index}`, `r${index}`, `n${index}`, `g${index}`));
   assert.equal(coverage(held, [hostile]).isCut, true);
+
+  // A namespace's admin can come to hold thousands of rules on names of one resource, and grant as many.
+  const large = Array.from({ length: 9000 }, (_, index) => rule('get', 'pods', `n${index}`));
+  assert.deepEqual(coverage(large, large), { missing: [], isCut: false });
+  const names = rule('get', 'pods', large.flatMap(({ resourceNames = [] }) => resourceNames).join());
+  assert.deepEqual(coverage([names], [names]), { missing: [], isCut: false });
+  const prefixes = Array.from({ length: 9000 }, (_, index) => onPaths('get', `/${index}/*`));
+  assert.equal(coverage(prefixes, prefixes).isCut, true);
+});
+
+test('coverage of all names is no rule on the empty name', () => {
+  const empty = { verbs: ['get'], apiGroups: [''], resources: ['pods'], resourceNames: [''] };
+  assert.deepEqual(coverage([empty], [rule('get', 'pods')]).missing, [rule('get', 'pods')]);
+  assert.deepEqual(coverage([rule('get', 'pods')], [empty]).missing, []);
 });
