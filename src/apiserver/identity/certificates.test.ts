@@ -40,6 +40,12 @@ test('a server certificate is good for its names and addresses and for no others
   assert.deepEqual(certificate.keyUsage, ['1.3.6.1.5.5.7.3.1']);
 });
 
+test('an address with a zone is no address of a certificate', () => {
+  const certificate = parsed(issueServerCertificate(authority, { ...validity, hosts: ['fe80::1%eth0'] }));
+  assert.equal(certificate.subjectAltName, 'DNS:fe80::1%eth0');
+  assert.equal(certificate.checkIP('fe80::1'), undefined);
+});
+
 test('a host that cannot stand in a certificate is refused', () => {
   for (const host of ['', 'bücher.example', 'a b', 'a\0.example']) {
     assert.throws(() => issueServerCertificate(authority, { ...validity, hosts: [host] }), { reason: 'InvalidHost' });

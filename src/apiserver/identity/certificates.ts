@@ -262,7 +262,8 @@ function subjectOf(certificate: X509Certificate): Buffer {
 }
 
 function alternativeName(host: string): Buffer {
-  if (isIP(host) !== 0) return der.tagged(7, false, addressBytes(host));
+  // A certificate has no room for the zone of an address, which means something to one machine alone.
+  if (isIP(host) !== 0 && !host.includes('%')) return der.tagged(7, false, addressBytes(host));
   if (!/^[\x21-\x7e]+$/.test(host)) {
     const text = `Cannot issue a certificate for "${host}": give a host name in ASCII or an IP address`;
     throw new OperatingError('InvalidHost', text);

@@ -64,9 +64,13 @@ export async function relay({ scheme, host, port, path }: ProxyTarget, request: 
     sent.end(body.length > 0 ? body : undefined);
   });
   const { statusCode = 502 } = response;
-  const dropped = [...perConnection, 'transfer-encoding', ...(statusCode === withoutBody ? ['content-length'] : [])];
+  const dropped = new Set([
+    ...perConnection,
+    'transfer-encoding',
+    ...(statusCode === withoutBody ? ['content-length'] : []),
+  ]);
   const kept = Object.entries(response.headers).flatMap(([name, value]) =>
-    value === undefined || dropped.includes(name) ? [] : [[name, value] as const],
+    value === undefined || dropped.has(name) ? [] : [[name, value] as const],
   );
   await passBody(response, exchange, statusCode, Object.fromEntries(kept), signal);
 }

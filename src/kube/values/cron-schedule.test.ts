@@ -15,6 +15,7 @@ const refused = [
   ['1-2-3 * * * *', 'too many hyphens: 1-2-3'],
   ['1/2/3 * * * *', 'too many slashes: 1/2/3'],
   ['x * * * *', 'failed to parse int from x: strconv.Atoi: parsing "x": invalid syntax'],
+  ['CRON_TZ=x * * * * *', 'provided bad location x: unknown time zone x'],
   ['@never', 'unrecognized descriptor: @never'],
   ['@every soon', 'failed to parse duration @every soon: time: invalid duration "soon"'],
 ] as const;

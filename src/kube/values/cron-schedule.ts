@@ -54,6 +54,8 @@ class ScheduleError extends Error {}
 export function cronSchedule(text: string, timeZone?: string): CronSchedule {
   // Servers of long ago let the schedule name its zone.
   const [prefix = '', zone = timeZone] = /^(?:CRON_)?TZ=(\S*)\s*/.exec(text) ?? [];
+  const zoneProblem = prefix === '' ? undefined : timeZoneProblem(zone ?? '');
+  if (zoneProblem !== undefined) throw new ScheduleError(`provided bad location ${zone}: ${zoneProblem}`);
   const spec = text.slice(prefix.length).trim();
   if (spec === '') throw new ScheduleError('empty spec string');
   if (spec.startsWith(every)) {
