@@ -97,6 +97,12 @@ const cases = [
     endpoints: [],
   },
   {
+    it: 'one at a loopback address, which no endpoint may have, beside another',
+    pods: [pod('p1', { status: { podIP: '127.0.0.1', podIPs: [{ ip: '127.0.0.1' }] } }), pod('p2')],
+    slices: ['10.0.0.2:8080 ready serving'],
+    endpoints: ['10.0.0.2:8080'],
+  },
+  {
     it: 'one of another application',
     pods: [pod('p1', { metadata: { labels: { app: 'db' } } })],
     slices: [],

@@ -1,6 +1,6 @@
 /** The addresses behind a Service, as its pods are: for EndpointSlices and for Endpoints. Pure. */
 import type { Endpoint, EndpointPort } from '../../kube/kinds/endpoint-slice.ts';
-import type { Endpoints } from '../../kube/kinds/endpoints.ts';
+import { type Endpoints, reachErrors } from '../../kube/kinds/endpoints.ts';
 import type { Node } from '../../kube/kinds/node.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { Service, ServicePort } from '../../kube/kinds/service.ts';
@@ -70,11 +70,12 @@ function takesPart(pod: Pod): boolean {
   return !isOver(pod);
 }
 
+/** Pods with the network of a node that has only a loopback address are left out: an object that names one of them is refused as a whole. */
 function addressesOf({ status }: Pod, family: IpFamily): string[] {
   const all = status?.podIPs ?? (status?.podIP === undefined ? [] : [{ ip: status.podIP }]);
   return all.flatMap(({ ip }) => {
     const address = parseIpAddress(ip);
-    return address?.family === family ? [address.text] : [];
+    return address?.family === family && reachErrors(ip, []).length === 0 ? [address.text] : [];
   });
 }
 
