@@ -267,7 +267,7 @@ export function addControllersCommand(program: Command): void {
   const command = program
     .command('controllers')
     .summary(
-      'run the loops of a control plane against any API server: volumes and claims, nodes, namespaces, scheduling',
+      'run the loops of a control plane against any API server: workloads, claims, nodes, namespaces, scheduling, certificates and more',
     )
     .description(
       'Runs what kube-controller-manager and kube-scheduler do, as far as mountlet has it, over HTTP: for an API server whose ' +
