@@ -333,16 +333,16 @@ test('a runtime without images pulls none and says what runs instead, once, what
 });
 
 test('without images a container without a command idles with a warning, and arguments alone change nothing', async () => {
-  for (const [args, has] of [
-    [[], 'no command'],
-    [['--port', '80'], 'arguments and no command'],
+  for (const [args, has, how] of [
+    [[], 'no command', ''],
+    [['--port', '80'], 'arguments and no command', ' (kubectl run has --command)'],
   ] as const) {
     const world = new ContainerWorld();
     world.runtime.images = undefined;
     await world.sync(aPod({ containers: [aContainer({ args: [...args] })] }));
     assert.equal(
       world.events.lines()[0],
-      `Warning ContainerIdle main: Image "registry.example/web:1" is not used: this runtime has no images. Container main has ${has}, so it only idles: give it a command, or use a node whose runtime has images (--runtime cri)`,
+      `Warning ContainerIdle main: Image "registry.example/web:1" is not used: this runtime has no images. Container main has ${has}, so it only idles: give it a command${how}, or use a node whose runtime has images (--runtime cri)`,
     );
     assert.equal(world.runtime.show(uid), 'ready: main#0 running');
   }

@@ -16,7 +16,7 @@ function needsImage({ command = [] }: Pick<AnyContainer, 'command'>): boolean {
   return command.length === 0;
 }
 
-const cure = 'give it a command, or use a node whose runtime has images (--runtime cri)';
+const cure = (how = ''): string => `give it a command${how}, or use a node whose runtime has images (--runtime cri)`;
 
 /** What is recorded when a container is started for the first time; undefined where its image is used. */
 export function imageEvent(
@@ -33,8 +33,9 @@ export function imageEvent(
       message: `${unused}, and runs ${goQuote(program)} of this machine`,
     };
   }
-  const without = args.length === 0 ? 'no command' : 'arguments and no command';
-  const message = `${unused}. Container ${name} has ${without}, so it only idles: ${cure}`;
+  const [without, how] =
+    args.length === 0 ? ['no command', ''] : ['arguments and no command', ' (kubectl run has --command)'];
+  const message = `${unused}. Container ${name} has ${without}, so it only idles: ${cure(how)}`;
   return { type: 'Warning', reason: 'ContainerIdle', message };
 }
 
@@ -43,7 +44,7 @@ export function initRefusal(pod: Pod, container: AnyContainer, { images }: Image
   const isInit = pod.spec.initContainers?.some(({ name }) => name === container.name) ?? false;
   if (images !== undefined || !isInit || isSidecar(container) || !needsImage(container)) return undefined;
   const image = goQuote(container.image ?? '');
-  return `init container ${container.name} has no command: what it should do is written in image ${image}, and this runtime has no images; ${cure}`;
+  return `init container ${container.name} has no command: what it should do is written in image ${image}, and this runtime has no images; ${cure()}`;
 }
 
 export interface IdleContainers {

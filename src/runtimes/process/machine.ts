@@ -82,7 +82,7 @@ export function limitations({ kind }: Pick<Powers, 'kind'>): readonly Limitation
     },
     {
       name: 'network',
-      text: 'Pods have IPv4 alone, and Services lead nowhere but to the API server.',
+      text: 'Pods have IPv4 alone. The Services of mountlet up answer; with mountlet agent they take the kube-proxy of the cluster, if it has one.',
     },
     {
       name: 'files',
@@ -121,6 +121,10 @@ export function limitations({ kind }: Pick<Powers, 'kind'>): readonly Limitation
     {
       name: 'privileged',
       text: 'Privileged containers are refused, and capabilities count inside of the container alone.',
+    },
+    {
+      name: 'local volumes',
+      text: 'Volumes of directories of this machine, and so claims of the class local-path, cannot be mounted: that takes root.',
     },
     {
       name: 'root file system',
