@@ -50,10 +50,8 @@ export function agentCommand(options: AgentOptions): Promise<number> {
     const machine = { rootDirectory: join(defaultStateDirectory(), 'agent'), containerLogs: '/var/log/pods' };
     const wanted = settingsOf(options, machine, {}, note);
     const stop = new AbortController();
-    const stopped = untilSignal().then(() => {
-      stop.abort();
-      if (options.drain === true && options.logFormat === 'text') process.stdout.write(draining);
-    });
+    const say = (text: string): void => void (options.logFormat === 'text' && process.stdout.write(text));
+    const stopped = stopAtSignal(stop, options.drain, say);
     const cluster = await clusterOrNone(options, wanted, note);
     // Without a cluster there is nobody to serve beyond this machine, and nobody who could say who a client is.
     const settings = cluster === undefined ? settingsOf(options, machine, { address: '127.0.0.1' }, () => {}) : wanted;
@@ -81,13 +79,21 @@ export function agentCommand(options: AgentOptions): Promise<number> {
       await Promise.allSettled([node.ended]);
       await node.close();
       await node.ended;
-      if (options.logFormat === 'text') process.stdout.write(farewell(options.drain));
+      say(farewell(options.drain));
     }
   }, options.logFormat);
 }
 
-/** Said at once: pods may take the whole of their grace periods. */
-export const draining = 'ending all pods, each within its grace period; Ctrl-C again leaves what is left running\n';
+/** Says at once that pods are being ended: they may take the whole of their grace periods. */
+export async function stopAtSignal(
+  stop: AbortController,
+  drains: boolean | undefined,
+  say: (text: string) => void,
+): Promise<void> {
+  await untilSignal();
+  stop.abort();
+  if (drains === true) say('ending all pods, each within its grace period; Ctrl-C again leaves what is left running\n');
+}
 
 export function farewell(drains = false): string {
   return drains ? 'stopped; all pods have ended\n' : 'stopped; pods keep running, and the next start adopts them\n';

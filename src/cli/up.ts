@@ -10,7 +10,7 @@ import { systemClock } from '../base/clock.ts';
 import { OperatingError, messageOf } from '../base/errors.ts';
 import { runTask } from '../base/run-task.ts';
 import { printApplied } from './apply.ts';
-import { draining, farewell, settingsOf } from './agent.ts';
+import { farewell, settingsOf, stopAtSignal } from './agent.ts';
 import { logPrinter, notePrinter, noticePrinter } from './log-printer.ts';
 import {
   type LoopOptions,
@@ -19,7 +19,7 @@ import {
   parseListen,
   secretDirectories,
 } from './options.ts';
-import { type LogFormat, openStandardInput, reportingErrors, untilSignal } from './terminal.ts';
+import { type LogFormat, openStandardInput, reportingErrors } from './terminal.ts';
 import { type GuideSettings, showFirstPod } from './up-guide.ts';
 
 export interface UpOptions extends SandboxOptions, LoopOptions {
@@ -51,10 +51,7 @@ export function upCommand(paths: readonly string[], options: UpOptions): Promise
     const say = (text: string): void => void (options.logFormat === 'text' && process.stdout.write(text));
     const stop = new AbortController();
     const files = await readSources(paths, () => openStandardInput(stop.signal));
-    const stopped = untilSignal().then(() => {
-      stop.abort();
-      if (options.drain === true) say(draining);
-    });
+    const stopped = stopAtSignal(stop, options.drain, say);
     const settings = settingsOf(options, { rootDirectory: join(stateDirectory, 'node') }, nodeDefaults, note);
     if (settings.serving.certificate !== undefined || settings.serving.clientAuthorityFile !== undefined)
       note(
