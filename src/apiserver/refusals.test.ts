@@ -46,6 +46,12 @@ interface Refusal {
 
 const refusals: readonly Refusal[] = [
   {
+    it: 'a number that clients cannot keep',
+    path: '/apis/apps/v1/namespaces/default/deployments',
+    body: { metadata: { name: 'd' }, spec: { replicas: 10_000_000_000, selector: {}, template: pod() } },
+    says: '400 Deployment in version "v1" cannot be handled as a Deployment: json: spec.replicas: expected a whole number, got one that is too large',
+  },
+  {
     it: 'an object without a name',
     path: `${home}/pods`,
     body: pod({}, ''),

@@ -74,7 +74,7 @@ export class SchemaWriter {
       case 'object':
         return this.#objectReference(shape);
       default:
-        return scalars[shape.type] ?? {};
+        return shape.isShort === true ? { type: 'integer', format: 'int32' } : (scalars[shape.type] ?? {});
     }
   }
 

@@ -17,7 +17,7 @@ import {
   atomic,
   bytes,
   described,
-  integer,
+  int32,
   list,
   map,
   object,
@@ -77,7 +77,7 @@ export const certificateSigningRequestShape = described(
         object({
           request: required(bytes),
           signerName: required(string),
-          expirationSeconds: integer,
+          expirationSeconds: int32,
           usages: atomic(list(string)),
           username: string,
           uid: string,

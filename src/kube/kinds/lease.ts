@@ -3,7 +3,7 @@ import { type FieldError, forbiddenField, invalidField, unsupportedField } from 
 import { resourceKind } from '../schema/kind.ts';
 import { objectFields } from '../schema/meta.ts';
 import { validateObjectMeta, validateObjectMetaUpdate } from '../schema/metadata-validation.ts';
-import { type Of, described, integer, object, string, microTime } from '../schema/schema.ts';
+import { type Of, described, int32, object, string, microTime } from '../schema/schema.ts';
 import { dnsSubdomainProblems } from '../values/names.ts';
 
 export const leaseShape = described(
@@ -25,10 +25,10 @@ export const leaseShape = described(
       },
       object({
         holderIdentity: string,
-        leaseDurationSeconds: integer,
+        leaseDurationSeconds: int32,
         acquireTime: microTime,
         renewTime: microTime,
-        leaseTransitions: integer,
+        leaseTransitions: int32,
         strategy: string,
         preferredHolder: string,
       }),

@@ -9,6 +9,7 @@ import {
   bytes,
   decode,
   granular,
+  int32,
   intOrString,
   integer,
   list,
@@ -28,6 +29,7 @@ const item = object({ name: required(string), size: integer });
 const shape = object({
   text: string,
   count: integer,
+  short: int32,
   share: number,
   on: boolean,
   amount: quantity,
@@ -68,7 +70,8 @@ test('decode leaves unknown fields out and reports where they are', () => {
 
 const accepted = [
   { field: 'amount', values: ['500m', 1, 0.5, 9007199254740993n] },
-  { field: 'port', values: [80, 'http'] },
+  { field: 'port', values: [80, 'http', 2 ** 31 - 1] },
+  { field: 'short', values: [0, 2 ** 31 - 1, -(2 ** 31)] },
   { field: 'raw', values: ['', 'eA==', 'YWJj\nZGVm', 'YWI='] },
   { field: 'count', values: [0, -1, 2 ** 53 - 1] },
   { field: 'free', values: [[], {}, 'x', 1, true] },
@@ -84,6 +87,8 @@ for (const { field, values } of accepted) {
 const refused = [
   { field: 'text', values: [1, true, [], {}] },
   { field: 'count', values: ['1', 1.5, 2 ** 53, true] },
+  { field: 'short', values: ['1', 1.5, 2 ** 31, -(2 ** 31) - 1] },
+  { field: 'port', values: [1.5, 2 ** 31] },
   { field: 'on', values: ['true', 1] },
   { field: 'amount', values: [true, [], Infinity, 'abc', '${X}', '', '1 GB'] },
   { field: 'at', values: ['', 'now', '2026-02-30T00:00:00Z', '2026-01-01', '2026-01-01T24:00:00Z', 1] },

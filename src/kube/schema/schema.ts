@@ -39,6 +39,8 @@ export interface Shape<T> {
   /** What an absent key of an item counts as, where that is not the zero value: `TCP` of a port's protocol. */
   readonly absentMeans?: T;
   readonly required?: boolean;
+  /** A whole number of 32 bits. */
+  readonly isShort?: boolean;
   readonly documentation?: Documentation;
 }
 
@@ -64,6 +66,8 @@ const plain = <T>(type: Shape<T>['type'], zero: () => T | undefined): Shape<T> =
 
 export const string = plain<string>('string', () => '');
 export const integer = plain<number>('integer', () => 0);
+/** Clients in Go and Java keep it in 32 bits: a larger one, in one object, would break every list that they read. */
+export const int32: Shape<number> = { ...integer, isShort: true };
 export const number = plain<number>('number', () => 0);
 export const boolean = plain<boolean>('boolean', () => false);
 /** Text or a bare number: `500m`, `1`, `0.5`. Decoding leaves the API server's own form of it, which is text. */
@@ -237,6 +241,10 @@ function decodeFields(fields: Fields, json: Record<string, unknown>, way: Way, p
   return result;
 }
 
+function isInt32(json: unknown): boolean {
+  return typeof json === 'number' && Number.isInteger(json) && json >= -(2 ** 31) && json < 2 ** 31;
+}
+
 function accepts(shape: Shape<unknown>, json: unknown): boolean {
   switch (shape.type) {
     case 'string':
@@ -246,7 +254,7 @@ function accepts(shape: Shape<unknown>, json: unknown): boolean {
     case 'bytes':
       return typeof json === 'string' && isBase64(json);
     case 'integer':
-      return Number.isSafeInteger(json);
+      return shape.isShort === true ? isInt32(json) : Number.isSafeInteger(json);
     case 'number':
       return typeof json === 'number';
     case 'boolean':
@@ -254,7 +262,7 @@ function accepts(shape: Shape<unknown>, json: unknown): boolean {
     case 'quantity':
       return typeof json === 'string' || typeof json === 'bigint' || Number.isFinite(json);
     case 'intOrString':
-      return typeof json === 'string' || Number.isSafeInteger(json);
+      return typeof json === 'string' || isInt32(json);
     case 'list':
       return Array.isArray(json);
     case 'map':

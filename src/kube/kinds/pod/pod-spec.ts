@@ -5,6 +5,7 @@ import {
   any,
   atomic,
   boolean,
+  int32,
   integer,
   list,
   map,
@@ -194,11 +195,11 @@ export const podSpec = described(
     overhead: resourceList,
     topologySpreadConstraints: list(
       object({
-        maxSkew: required(integer),
+        maxSkew: required(int32),
         topologyKey: required(string),
         whenUnsatisfiable: required(string),
         labelSelector,
-        minDomains: integer,
+        minDomains: int32,
         nodeAffinityPolicy: string,
         nodeTaintsPolicy: string,
         matchLabelKeys: list(string),

@@ -15,6 +15,7 @@ import {
   type FieldPath,
   type Of,
   described,
+  int32,
   integer,
   list,
   object,
@@ -28,8 +29,8 @@ import { containerResourceNameErrors } from '../pod/resource-validation.ts';
 
 const reference = object({ kind: required(string), name: required(string), apiVersion: string });
 const identifier = object({ name: required(string), selector: labelSelector });
-const target = object({ type: required(string), value: quantity, averageValue: quantity, averageUtilization: integer });
-const current = object({ value: quantity, averageValue: quantity, averageUtilization: integer });
+const target = object({ type: required(string), value: quantity, averageValue: quantity, averageUtilization: int32 });
+const current = object({ value: quantity, averageValue: quantity, averageUtilization: int32 });
 
 const metric = object({
   type: required(string),
@@ -48,9 +49,9 @@ const metricStatus = object({
   external: object({ metric: required(identifier), current: required(current) }),
 });
 const scalingRules = object({
-  stabilizationWindowSeconds: integer,
+  stabilizationWindowSeconds: int32,
   selectPolicy: string,
-  policies: list(object({ type: required(string), value: required(integer), periodSeconds: required(integer) })),
+  policies: list(object({ type: required(string), value: required(int32), periodSeconds: required(int32) })),
   tolerance: quantity,
 });
 
@@ -63,16 +64,16 @@ const autoscalerShape = described(
     ...objectFields,
     spec: object({
       scaleTargetRef: required(reference),
-      minReplicas: integer,
-      maxReplicas: required(integer),
+      minReplicas: int32,
+      maxReplicas: required(int32),
       metrics: list(metric),
       behavior: object({ scaleUp: scalingRules, scaleDown: scalingRules }),
     }),
     status: object({
       observedGeneration: integer,
       lastScaleTime: time,
-      currentReplicas: integer,
-      desiredReplicas: required(integer),
+      currentReplicas: int32,
+      desiredReplicas: required(int32),
       currentMetrics: list(metricStatus),
       conditions: list(
         object({

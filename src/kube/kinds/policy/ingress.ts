@@ -15,7 +15,7 @@ import {
   type Of,
   atomic,
   described,
-  integer,
+  int32,
   list,
   object,
   required,
@@ -35,7 +35,7 @@ const backend = described(
     fields: { service: 'A Service of the namespace.', resource: 'Another object of the namespace.' },
   },
   object({
-    service: object({ name: required(string), port: object({ name: string, number: integer }) }),
+    service: object({ name: required(string), port: object({ name: string, number: int32 }) }),
     resource: atomic(object({ apiGroup: string, kind: required(string), name: required(string) })),
   }),
 );
@@ -67,7 +67,7 @@ const ingressShape = described(
           object({
             ip: string,
             hostname: string,
-            ports: list(object({ port: required(integer), protocol: required(string), error: string })),
+            ports: list(object({ port: required(int32), protocol: required(string), error: string })),
           }),
         ),
       }),

@@ -19,7 +19,7 @@ import {
   type Of,
   described,
   intOrString,
-  integer,
+  int32,
   list,
   object,
   required,
@@ -28,7 +28,7 @@ import {
 import { dnsSubdomainProblems } from '../../values/names.ts';
 import { isSubnetWithin, portNameProblems, portProblems, subnetProblems } from '../../values/network-names.ts';
 
-const port = object({ protocol: string, port: intOrString, endPort: integer });
+const port = object({ protocol: string, port: intOrString, endPort: int32 });
 const peer = object({
   podSelector: labelSelector,
   namespaceSelector: labelSelector,

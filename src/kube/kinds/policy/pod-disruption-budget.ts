@@ -13,6 +13,7 @@ import {
   type Of,
   described,
   intOrString,
+  int32,
   integer,
   list,
   map,
@@ -40,10 +41,10 @@ const podDisruptionBudgetShape = described(
     status: object({
       observedGeneration: integer,
       disruptedPods: map(time),
-      disruptionsAllowed: required(integer),
-      currentHealthy: required(integer),
-      desiredHealthy: required(integer),
-      expectedPods: required(integer),
+      disruptionsAllowed: required(int32),
+      currentHealthy: required(int32),
+      desiredHealthy: required(int32),
+      expectedPods: required(int32),
       conditions: list(
         object({
           type: required(string),

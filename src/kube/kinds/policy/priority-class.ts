@@ -3,7 +3,7 @@ import { type FieldError, forbiddenField, unsupportedField } from '../../schema/
 import { resourceKind } from '../../schema/kind.ts';
 import { objectFields } from '../../schema/meta.ts';
 import { immutableErrors, validateObjectMeta, validateObjectMetaUpdate } from '../../schema/metadata-validation.ts';
-import { type Of, boolean, described, integer, object, required, string } from '../../schema/schema.ts';
+import { type Of, boolean, described, int32, object, required, string } from '../../schema/schema.ts';
 import { dnsSubdomainProblems } from '../../values/names.ts';
 
 const priorityClassShape = described(
@@ -18,7 +18,7 @@ const priorityClassShape = described(
   },
   object({
     ...objectFields,
-    value: required(integer),
+    value: required(int32),
     globalDefault: boolean,
     description: string,
     preemptionPolicy: string,

@@ -3,17 +3,17 @@ import type { FieldError } from '../../schema/field-errors.ts';
 import { resourceKind } from '../../schema/kind.ts';
 import { labelSelector, objectFields } from '../../schema/meta.ts';
 import { nonNegativeErrors, validateObjectMeta, validateObjectMetaUpdate } from '../../schema/metadata-validation.ts';
-import { type Of, described, integer, object, required } from '../../schema/schema.ts';
+import { type Of, described, int32, integer, object, required } from '../../schema/schema.ts';
 import { dnsSubdomainProblems } from '../../values/names.ts';
 import { defaultPodTemplateSpec, podTemplateSpec } from '../pod/pod.ts';
 import { countErrors, replicaConditions, selectorAndTemplateErrors, selectorChangeErrors } from './workload.ts';
 
 /** What a ReplicationController says of itself, too. */
 export const replicaStatusFields = {
-  replicas: required(integer),
-  fullyLabeledReplicas: integer,
-  readyReplicas: integer,
-  availableReplicas: integer,
+  replicas: required(int32),
+  fullyLabeledReplicas: int32,
+  readyReplicas: int32,
+  availableReplicas: int32,
   observedGeneration: integer,
   conditions: replicaConditions,
 };
@@ -37,14 +37,14 @@ export const replicaSetShape = described(
           },
         },
         object({
-          replicas: integer,
-          minReadySeconds: integer,
+          replicas: int32,
+          minReadySeconds: int32,
           selector: labelSelector,
           template: required(podTemplateSpec),
         }),
       ),
     ),
-    status: object({ ...replicaStatusFields, terminatingReplicas: integer }),
+    status: object({ ...replicaStatusFields, terminatingReplicas: int32 }),
   }),
 );
 export interface ReplicaSet extends Of<typeof replicaSetShape> {}

@@ -3,7 +3,7 @@ import { type FieldError, requiredField } from '../../schema/field-errors.ts';
 import { resourceKind } from '../../schema/kind.ts';
 import { objectFields } from '../../schema/meta.ts';
 import { nonNegativeErrors, validateObjectMeta, validateObjectMetaUpdate } from '../../schema/metadata-validation.ts';
-import { type Of, atomic, described, integer, map, object, required, string } from '../../schema/schema.ts';
+import { type Of, atomic, described, int32, map, object, required, string } from '../../schema/schema.ts';
 import type { Labels } from '../../values/labels.ts';
 import { dnsSubdomainProblems } from '../../values/names.ts';
 import { defaultPodTemplateSpec, podTemplateSpec } from '../pod/pod.ts';
@@ -29,8 +29,8 @@ export const replicationControllerShape = described(
           },
         },
         object({
-          replicas: integer,
-          minReadySeconds: integer,
+          replicas: int32,
+          minReadySeconds: int32,
           selector: atomic(map(string)),
           template: podTemplateSpec,
         }),

@@ -2,7 +2,7 @@
 import { type Kind, exchangedKind } from '../../schema/kind.ts';
 import { objectFields } from '../../schema/meta.ts';
 import { nonNegativeErrors, validateObjectMeta } from '../../schema/metadata-validation.ts';
-import { type Of, described, integer, object, required, string } from '../../schema/schema.ts';
+import { type Of, described, int32, object, required, string } from '../../schema/schema.ts';
 import { dnsSubdomainProblems } from '../../values/names.ts';
 
 const scaleShape = described(
@@ -12,8 +12,8 @@ const scaleShape = described(
   },
   object({
     ...objectFields,
-    spec: object({ replicas: integer }),
-    status: object({ replicas: required(integer), selector: string }),
+    spec: object({ replicas: int32 }),
+    status: object({ replicas: required(int32), selector: string }),
   }),
 );
 export interface Scale extends Of<typeof scaleShape> {}
