@@ -267,7 +267,7 @@ test('of the machine, a container sees the system, everything but what is hidden
   assert.match(await seen({}), /^\/etc\/passwd\n\/usr\/bin\/env\n\/home:\n\n\/root:\n\n\/srv:\n\n\/var\/lib:\n$/);
   assert.match(await seen({ hostFiles: 'all' }), /\/etc\/shadow\n[^]*\/var\/lib\/dpkg\n/);
   const { sandboxes, pod } = await openSandboxes(t, { hostPaths: [secret] });
-  assert.equal((await sandboxes.run(pod, `cat ${secret}/key`)).output, 'hush\n');
+  assert.equal((await sandboxes.run(pod, `cat ${secret}/key`)).output, 'hush');
   await assert.rejects(openSandboxes(t, { hostPaths: ['/no/such'] }), { message: /there is no such path/ });
   const none = await openSandboxes(t, { hostFiles: 'none' });
   await assert.rejects(none.sandboxes.run(none.pod, 'true'), { message: /executable file not found.*--host-path/ });
@@ -392,5 +392,5 @@ test('a link that a container puts where a volume is to be mounted leads nowhere
   const { output } = await sandboxes.run(pod, 'cat /shared/a/b/inner/file; cat /etc/inner/file', {
     mounts: [mount(shared, '/shared'), mount(config, '/shared/a/b/inner')],
   });
-  assert.equal(output, 'minemine\n'); // in the container's own /etc, where the link leads inside of its root
+  assert.equal(output, 'minemine'); // in the container's own /etc, where the link leads inside of its root
 });
