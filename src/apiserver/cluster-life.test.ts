@@ -225,6 +225,16 @@ test('deletion in the foreground waits for dependents that block it', async (t) 
   assert.deepEqual(order, ['child', 'owner']);
 });
 
+test('an object that owns itself does not wait for its own end', async (t) => {
+  const w = await world(t);
+  const { uid } = (await w.post(maps, { metadata: { name: 'self' } })).json.metadata;
+  const ownerReferences = [{ apiVersion: 'v1', kind: 'ConfigMap', name: 'self', uid, blockOwnerDeletion: true }];
+  const body = JSON.stringify({ metadata: { ownerReferences } });
+  await w.client.send(`${maps}/self`, { method: 'PATCH', headers: merge, body });
+  await w.client.send(`${maps}/self`, { method: 'DELETE', body: { propagationPolicy: 'Foreground' } });
+  await w.until(maps, ends('self'));
+});
+
 test('orphans live on without their owner', async (t) => {
   const w = await world(t);
   const owner = (await w.post(maps, { metadata: { name: 'owner' } })).json;

@@ -15,6 +15,9 @@ export async function runClusterRoleAggregation(deps: ControllerDeps, signal: Ab
   const queue = new WorkQueue(controller, deps);
   const roles = new Map<string, ClusterRole>();
   const stop = cluster.watch(kind, ({ key, type, object }) => {
+    const before = roles.get(key);
+    // Nothing follows from other changes, and it is much work to find that out for each.
+    if (type === 'put' && before !== undefined && aggregatesAlike(before, object)) return;
     if (type === 'delete') roles.delete(key);
     else roles.set(key, object);
     // Which of them it concerns is as much work to find out as to look at them all.
@@ -35,6 +38,15 @@ export async function runClusterRoleAggregation(deps: ControllerDeps, signal: Ab
   } finally {
     stop();
   }
+}
+
+function aggregatesAlike(one: ClusterRole, other: ClusterRole): boolean {
+  const parts = ({ rules, aggregationRule, metadata }: ClusterRole): unknown => [
+    rules,
+    aggregationRule,
+    metadata.labels,
+  ];
+  return isDeepStrictEqual(parts(one), parts(other));
 }
 
 function withRules(role: ClusterRole, rules: readonly PolicyRule[]): ClusterRole {

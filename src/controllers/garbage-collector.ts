@@ -173,7 +173,8 @@ class Collector {
     const uid = metadata.uid ?? '';
     let isBlocked = false;
     for (const dependent of this.#index.dependentsOf(uid)) {
-      const object = await this.#cluster.get(dependent);
+      // One that names itself would wait for its own end.
+      const object = dependent === key ? undefined : await this.#cluster.get(dependent);
       if (object === undefined) continue;
       isBlocked ||=
         object.metadata.ownerReferences?.some((one) => one.uid === uid && one.blockOwnerDeletion === true) === true;
