@@ -133,6 +133,21 @@ for (const { it, says, code } of odd) {
   });
 }
 
+test('an answer that breaks off is no whole answer, over either version of HTTP', { skip }, async () => {
+  const raw = createRawServer((socket) => {
+    socket.on('error', () => {});
+    const part = 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n';
+    socket.once('data', () => socket.end(part));
+  });
+  raw.listen(0, own);
+  await once(raw, 'listening');
+  const path = `${home}/pods/web:${(raw.address() as AddressInfo).port}/proxy/`;
+  const old = http1Client(server);
+  for (const one of [client, old]) await assert.rejects(one.send(path));
+  old.close();
+  raw.close();
+});
+
 const refusals = [
   { it: 'a service that is not there', path: 'services/none/proxy/', code: 404, text: /services "none" not found/ },
   { it: 'a pod that is not there', path: 'pods/none/proxy/', code: 404, text: /pods "none" not found/ },

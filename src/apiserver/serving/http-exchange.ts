@@ -191,7 +191,8 @@ export class Http2Exchange implements Exchange {
       write: (bytes) => !stream.writable || stream.write(bytes),
       onDrain: (listener) => void stream.on('drain', listener),
       end: () => void stream.end(),
-      destroy: () => stream.close(constants.NGHTTP2_INTERNAL_ERROR),
+      // A stream that is closed instead ends first, and the client takes what it has for all there is.
+      destroy: () => void stream.destroy(new ConnectionLost('the answer broke off')),
     };
   }
 
