@@ -30,6 +30,12 @@ for (const end of ['stop', 'kill'] as const) {
       const told = join(machine.directory, 'told');
       await kubectl.apply(
         configMap('config', { key: 'before' }),
+        {
+          apiVersion: 'v1',
+          kind: 'PersistentVolumeClaim',
+          metadata: { name: 'kept' },
+          spec: { accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '1Mi' } } },
+        },
         pod(
           'stays',
           {
@@ -38,10 +44,12 @@ for (const end of ['stop', 'kill'] as const) {
               mountAt('config', '/etc/config'),
               mountAt('config', '/etc/part', { subPath: 'key' }),
               mountAt('told', '/told'),
+              mountAt('kept', '/kept'),
             ],
           },
           {
             volumes: [
+              { name: 'kept', persistentVolumeClaim: { claimName: 'kept' } },
               { name: 'config', configMap: { name: 'config' } },
               { name: 'told', hostPath: { path: told, type: 'DirectoryOrCreate' } },
             ],
@@ -84,6 +92,7 @@ for (const end of ['stop', 'kill'] as const) {
       );
       assert.equal(now.status.containerStatuses[0]?.restartCount, 0);
       assert.equal(await second.kubectl.ok('logs stays'), 'begun\n');
+      assert.doesNotMatch(second.output(), /warning|error/);
     },
   );
 }

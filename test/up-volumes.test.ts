@@ -72,7 +72,12 @@ describe('volumes and limits', { concurrency: 3 }, () => {
     const device = spawnSync('losetup', ['--find', '--show', image], { encoding: 'utf8' });
     if (device.status !== 0) return t.skip(`needs a loop device: ${device.stderr}`);
     const path = device.stdout.trim();
-    t.after(() => spawnSync('losetup', ['--detach', path]));
+    const state = join(machine.directory, 'state');
+    // By what the kernel says now: the number of a device that has gone is soon that of another test's.
+    const detach = (): void => {
+      for (const name of loopDevicesOf(state)) spawnSync('losetup', ['--detach', `/dev/${name}`]);
+    };
+    t.after(detach);
     const metadata = { name: 'disk' };
     const spec = { accessModes: ['ReadWriteOnce'], storageClassName: 'local' };
     const required = {
@@ -121,8 +126,8 @@ describe('volumes and limits', { concurrency: 3 }, () => {
     assert.equal(await kubectl.exec('reader', 'cat', '/data/file'), 'kept\n');
     await kubectl.ok('delete pod reader');
     await eventually(() => {
-      spawnSync('losetup', ['--detach', path]);
-      assert.deepEqual(loopDevicesOf(join(machine.directory, 'state')), [], 'nothing holds the device any more');
+      detach();
+      assert.deepEqual(loopDevicesOf(state), [], 'nothing holds the device any more');
     });
   });
 

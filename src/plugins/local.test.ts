@@ -216,6 +216,7 @@ test('reconstruction finds the device through the mount table, and no path for a
   const directory = node.directoryOf(plugin, 'disk-1');
   await node.setUp(plugin, local(temporaryDirectory(t)));
   assert.deepEqual(plugin.reconstruct('disk-1', directory), local(''));
+  assert.equal(plugin.deviceMount?.pathOf({ path: '' }, local('')), '');
   await node.tearDown(plugin, 'disk-1');
 
   // A tmpfs stands for the device: mounted once for the node, then bound for the pod.

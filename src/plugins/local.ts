@@ -69,7 +69,8 @@ export function localPlugin(deps: LocalDeps): VolumePlugin<LocalVolumeSource> {
     },
     deviceMount: {
       identityOf: (_source, spec) => specName(spec),
-      pathOf: (source, spec) => storage.nodePathOf(source, spec),
+      // After a restart the path of a directory is not known, and nothing is mounted for it.
+      pathOf: (source, spec) => (source.path === '' ? '' : storage.nodePathOf(source, spec)),
       mount: ({ source, spec, path }, signal) => storage.mount(source, spec, path, signal),
       async referencesTo(path) {
         return referencesOf(readMountTable(), path);

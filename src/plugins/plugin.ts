@@ -143,7 +143,7 @@ export interface DeviceMount<Source = unknown> {
   appliesTo?(source: Source, spec: VolumeSpec): boolean;
   /** Identifies the storage behind the volume; pods whose volumes agree in it share one device. */
   identityOf(source: Source, spec: VolumeSpec): string;
-  /** Where the device is, or will be, mounted on the node. */
+  /** Where the device is, or will be, mounted on the node. Empty where nothing is, or where it is not known. */
   pathOf(source: Source, spec: VolumeSpec): string;
   mount(request: DeviceMountRequest<Source>, signal: AbortSignal): Promise<void>;
   /** Other places where what is mounted at `path` is mounted too. While there are any, it is not unmounted. */

@@ -302,8 +302,8 @@ function whatOf({ pluginName, volumeName, podUid }: FoundVolume): string {
   return `${goQuote(pluginName)} (spec.Name: ${goQuote(volumeName)}) pod ${goQuote(podUid)} (UID: ${goQuote(podUid)})`;
 }
 
-/** Where the volume's device is mounted on the node, or mapped; undefined for kinds that have none. */
+/** Where the volume's device is mounted on the node, or mapped; undefined for volumes that have none. */
 function devicePlaceOf({ plugin, source, spec, mode }: ReconstructedVolume): string | undefined {
   if (mode === 'Block') return plugin.block?.globalMapPathOf(source, spec);
-  return deviceMountOf({ plugin, source }, spec)?.pathOf(source, spec);
+  return deviceMountOf({ plugin, source }, spec)?.pathOf(source, spec) || undefined;
 }
