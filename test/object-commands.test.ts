@@ -106,12 +106,16 @@ metadata: { name: odd }
 apiVersion: v1
 kind: List
 items:
-  - { apiVersion: v1, kind: Pod, metadata: { name: bare }, spec: { containers: [{ name: a }] } }
+  - apiVersion: v1
+    kind: Pod
+    metadata: { name: bare }
+    spec:
+      containers: [{ name: a }]
   - { apiVersion: v1, kind: ConfigMap, metadata: { name: kept } }
 `;
 const refusedParts = [
   '<stdin>:2: Widget "odd": no matches for kind "Widget" in version "example.com/v1": this API server does not have it',
-  '<stdin>:9: Pod "bare" is invalid: spec.containers[0].image: Required value',
+  '<stdin>:13: Pod "bare" is invalid: spec.containers[0].image: Required value',
   '2 of 3 objects were refused; the others are applied',
 ];
 

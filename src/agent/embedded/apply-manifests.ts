@@ -21,7 +21,8 @@ export interface AppliedObject {
 }
 
 interface Manifest {
-  readonly where: string;
+  /** Where the field stands, or what is nearest around it. */
+  readonly locate: (field: FieldPath) => string;
   readonly apiVersion: string;
   readonly kind: string;
   readonly metadata: { readonly name: string; readonly namespace?: string };
@@ -46,12 +47,14 @@ export async function* applyManifests(
   const manifests = files.flatMap(readManifest).toSorted((a, b) => rank(a) - rank(b));
   if (manifests.length === 0) throw new OperatingError('ManifestUnusable', 'no objects found in these manifests');
   for (const manifest of manifests) {
-    const { where, kind, metadata } = manifest;
+    const { locate, kind, metadata } = manifest;
     try {
       yield await apply(manifest, namespace, client, kinds, signal);
     } catch (error) {
       if (!(error instanceof ApiError) && !(error instanceof UnknownKindError)) throw error;
-      // The server names an object; its author needs the place in the file.
+      // The server names an object and a field; their author needs the place in the file.
+      const [cause] = error instanceof ApiError ? error.causes : [];
+      const where = locate(cause === undefined ? [] : pathOf(cause.field ?? ''));
       const about = error instanceof UnknownKindError ? `${kind} "${metadata.name}": ` : '';
       yield {
         name: `${kind.toLowerCase()}/${metadata.name}`,
@@ -85,6 +88,13 @@ async function apply(
     namespace: place.namespace,
     outcome: before === undefined ? 'created' : isSame ? 'unchanged' : 'configured',
   };
+}
+
+/** `spec.containers[0].image` and `data[app.conf]` as the steps that they are. */
+function pathOf(field: string): FieldPath {
+  return [...field.matchAll(/\[([^\]]*)\]|[^.[\]]+/g)].map(([name, inBrackets = name]) =>
+    /^\d+$/.test(inBrackets) ? Number(inBrackets) : inBrackets,
+  );
 }
 
 /** Namespaces before what is in them, and pods after everything they name. */
@@ -132,7 +142,7 @@ function objectsOf(locate: Locate, value: unknown, path: FieldPath, ofList: Obje
   const { name, namespace } = metadata;
   return [
     {
-      where,
+      locate: (field) => locate([...path, ...field]),
       apiVersion,
       kind,
       metadata: { name, ...(typeof namespace === 'string' && { namespace }) },
