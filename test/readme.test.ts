@@ -186,6 +186,9 @@ if (skip === false) {
       ['port=6379', 'port=6380'],
       up.printed,
     );
+    const described = shown.find((text) => text.includes('Events:')) ?? '';
+    assert.match(described, /Scheduled/);
+    assert.doesNotMatch(described, /FailedScheduling/, 'the node was there before the first pod');
   });
 
   test('every line without kubectl runs', async () => {

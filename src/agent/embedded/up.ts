@@ -2,13 +2,15 @@
 import { join } from 'node:path';
 import type { Notify } from '../../apiserver/model/notices.ts';
 import { systemClock } from '../../base/clock.ts';
-import { apiClientDefaults, connectApiClient } from '../../client/api/api-client.ts';
+import { type ApiClient, apiClientDefaults, connectApiClient } from '../../client/api/api-client.ts';
+import { nodes } from '../../client/api/resource-reference.ts';
 import { DiscoveredResources } from '../../client/discovery.ts';
 import { poolDefaults } from '../../client/transport/connection-pool.ts';
 import { runLocalPath } from '../../controllers/storage/local-path.ts';
 import { csiControllers } from '../../csi/controller/csi-controllers.ts';
 import { makeDirectories } from '../../disk/paths/directories.ts';
 import type { ManifestFile } from '../../kube/manifests/manifests.ts';
+import type { Node } from '../../kube/kinds/node.ts';
 import { localDirectories } from '../machine/local-directories.ts';
 import { thisMachine } from '../machine/machine-facts.ts';
 import { type AgentSettings, requireSettings } from '../node/agent-settings.ts';
@@ -100,6 +102,7 @@ export async function startUp(settings: UpSettings, deps: UpDeps, signal: AbortS
       kubeconfig: server.kubeconfig,
       node: started,
       async *apply(files, ended) {
+        await untilNodeTakesPods(admin, nodeName, ended);
         yield* applyManifests(files, 'default', admin, await DiscoveredResources.ask(admin, ended), ended);
       },
       async close() {
@@ -111,5 +114,18 @@ export async function startUp(settings: UpSettings, deps: UpDeps, signal: AbortS
   } catch (error) {
     await server.close();
     throw error;
+  }
+}
+
+/** Nobody takes the taint away where the loop for it is off. */
+const takesPodsMsMax = 2_000;
+const lookAgainMs = 20;
+
+/** The first thing a user reads of a first pod should not be that there was no node for it yet. */
+async function untilNodeTakesPods(client: Pick<ApiClient, 'get'>, name: string, signal: AbortSignal): Promise<void> {
+  for (const until = systemClock.now() + takesPodsMsMax; systemClock.now() < until;) {
+    const { spec } = (await client.get(nodes, { name }, signal)) as Node;
+    if (spec?.taints?.some(({ key }) => key === 'node.kubernetes.io/not-ready') !== true) return;
+    await systemClock.sleep(lookAgainMs, signal);
   }
 }
