@@ -92,7 +92,12 @@ for (const end of ['stop', 'kill'] as const) {
       );
       assert.equal(now.status.containerStatuses[0]?.restartCount, 0);
       assert.equal(await second.kubectl.ok('logs stays'), 'begun\n');
-      assert.doesNotMatch(second.output(), /warning|error/);
+      const problems = second.output().match(/.*(?:warning|error).*/g) ?? [];
+      // In the networks of a container runtime Services never answer, which each start says.
+      assert.deepEqual(
+        problems.filter((line) => !line.includes('pods have the networks of a container runtime')),
+        [],
+      );
     },
   );
 }

@@ -1,6 +1,6 @@
 /** A program of its own: gives a volume to a group, as it reads in JSON, and ends. See foreign-groups.ts. */
-import { readFileSync } from 'node:fs';
-import { stdout } from 'node:process';
+import { stdin, stdout } from 'node:process';
+import { json } from 'node:stream/consumers';
 import { messageOf } from '../../base/errors.ts';
 import { Turns } from '../../base/turns.ts';
 import type { ForeignAnswer } from '../devices/foreign-paths.ts';
@@ -16,4 +16,5 @@ async function answerTo({ directory, change }: GroupRequest): Promise<ForeignAns
   }
 }
 
-stdout.write(JSON.stringify(await answerTo(JSON.parse(readFileSync(0, 'utf8')) as GroupRequest)));
+// As a stream: Node makes a pipe at 0 non-blocking, so a plain read fails with EAGAIN when the request is late.
+stdout.write(JSON.stringify(await answerTo((await json(stdin)) as GroupRequest)));

@@ -1,6 +1,6 @@
 /** A program of its own: prepares one sub path, which it reads as JSON, and ends. See foreign-sub-paths.ts. */
-import { readFileSync } from 'node:fs';
-import { stdout } from 'node:process';
+import { stdin, stdout } from 'node:process';
+import { json } from 'node:stream/consumers';
 import type { ForeignAnswer } from '../devices/foreign-paths.ts';
 import { DiskError } from '../mounts/disk-error.ts';
 import { systemMounts } from '../mounts/mounts.ts';
@@ -15,4 +15,5 @@ function answerTo(request: SubPathRequest): ForeignAnswer {
   }
 }
 
-stdout.write(JSON.stringify(answerTo(JSON.parse(readFileSync(0, 'utf8')) as SubPathRequest)));
+// As a stream: Node makes a pipe at 0 non-blocking, so a plain read fails with EAGAIN when the request is late.
+stdout.write(JSON.stringify(answerTo((await json(stdin)) as SubPathRequest)));
