@@ -5,7 +5,7 @@
  * ```text
  *   claim ──finalizer──▶ CreateVolume ──final failure──▶ finalizer goes, tried again later or on another node
  *                           │    ▲  └──outcome unknown──▶ the same call again, with the same name, also when the claim is deleted
- *                           ▼    └───────────────────────────────────────────────┘
+ *                           ▼    └──────────────────────────────────────────────┘                or was given another volume
  *                    PersistentVolume ──▶ finalizer goes ─ ─ ▶ Released ──▶ DeleteVolume ──▶ object deleted ──▶ its finalizer goes
  * ```
  *
@@ -149,12 +149,10 @@ export class Provisioner {
   }
 
   async #lookAtClaim(claim: PersistentVolumeClaim): Promise<void> {
-    const isDone =
-      (claim.spec.volumeName ?? '') !== '' ||
-      (await this.#cluster.get(this.#view.keyOfVolume(volumeNameFor(claim)))) !== undefined;
-    if (isDone) return this.#settle(claim);
-    const isGoing = claim.metadata.deletionTimestamp !== undefined;
-    if (isGoing && !isUnsettled(claim)) return;
+    const isMade = (await this.#cluster.get(this.#view.keyOfVolume(volumeNameFor(claim)))) !== undefined;
+    if (isMade) return this.#settle(claim);
+    const isUnwanted = needsNoVolume(claim);
+    if (isUnwanted && !isUnsettled(claim)) return;
     const storageClass = this.#view.classes.get(classOf(claim));
     // The volume binder says that the class is missing.
     if (
@@ -163,9 +161,9 @@ export class Provisioner {
     )
       return;
     const node = claim.metadata.annotations?.[selectedNode] ?? '';
-    const waits = storageClass.volumeBindingMode === 'WaitForFirstConsumer' && node === '' && !isGoing;
+    const waits = storageClass.volumeBindingMode === 'WaitForFirstConsumer' && node === '' && !isUnwanted;
     const { uid = '' } = claim.metadata;
-    const isInfeasible = this.#infeasible.get(uid) === storageClass.metadata.uid && !isGoing;
+    const isInfeasible = this.#infeasible.get(uid) === storageClass.metadata.uid && !isUnwanted;
     if (waits || isInfeasible) return;
     await this.#provision(claim, storageClass, node);
   }
@@ -173,7 +171,7 @@ export class Provisioner {
   async #provision(claim: PersistentVolumeClaim, storageClass: StorageClass, node: string): Promise<void> {
     const plan = await this.#plan(claim, storageClass);
     if (plan === undefined) return;
-    const mayReschedule = this.#driver.hasTopology && node !== '';
+    const mayReschedule = this.#driver.hasTopology && node !== '' && !needsNoVolume(claim);
     try {
       await this.#create(claim, storageClass, plan, node);
     } catch (error) {
@@ -221,7 +219,7 @@ export class Provisioner {
       secrets,
       ...(requirement !== undefined && { accessibilityRequirements: requirement }),
     };
-    const { namespace, name, deletionTimestamp } = claim.metadata;
+    const { namespace, name } = claim.metadata;
     const id = claimId(namespace, name);
     await this.#record(claim, 'Provisioning', `External provisioner is provisioning volume for claim ${goQuote(id)}`);
     if (!(await this.#unsettle(claim))) return;
@@ -234,7 +232,7 @@ export class Provisioner {
       );
     }
     const remove = async (): Promise<void> => this.#remove(volume.volumeId, secrets, plan.request.name);
-    if (deletionTimestamp !== undefined) {
+    if (needsNoVolume(claim)) {
       await remove();
       return this.#settle(claim);
     }
@@ -295,11 +293,11 @@ export class Provisioner {
     });
   }
 
-  /** Before the call. False: the claim is going, or gone, and nothing was ever called for it. */
+  /** Before the call. False: the claim needs no volume, or is gone, and nothing was ever called for it. */
   async #unsettle(claim: PersistentVolumeClaim): Promise<boolean> {
     let isOnRecord = false;
     await this.#updateClaim(claim, (current) => {
-      isOnRecord = isUnsettled(current) || current.metadata.deletionTimestamp === undefined;
+      isOnRecord = isUnsettled(current) || !needsNoVolume(current);
       return isOnRecord ? withFinalizer(current, unsettled) : current;
     });
     return isOnRecord;
@@ -369,6 +367,11 @@ export class Provisioner {
 
 function isUnsettled({ metadata }: PersistentVolumeClaim): boolean {
   return metadata.finalizers?.includes(unsettled) === true;
+}
+
+/** It is going, or has got a volume, of another maker where ours does not exist. What was made for it has to go. */
+function needsNoVolume({ metadata, spec }: PersistentVolumeClaim): boolean {
+  return metadata.deletionTimestamp !== undefined || (spec.volumeName ?? '') !== '';
 }
 
 /** Another node is to be chosen, unless one was meanwhile. */
