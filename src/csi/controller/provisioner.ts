@@ -63,6 +63,8 @@ import { NodeGoneError, type Requirement, requirementAnywhere, requirementAt } f
 
 const unsettled = 'mountlet.dev/csi-provisioning';
 const provisioningFailed = 'ProvisioningFailed';
+/** Storage may take minutes for a volume. As many as Kubernetes' provisioner. */
+const parallelMax = 100;
 /** A class that the driver cannot serve is rarely mended by asking again. As Kubernetes' provisioner at most. */
 const infeasibleMs = 5 * 60_000;
 
@@ -108,7 +110,7 @@ export class Provisioner {
     this.#view = view;
     this.#cluster = deps.clusterFor('csi-provisioner', signal);
     this.#events = new ControllerEvents(driver.name, deps, this.#cluster);
-    this.#queue = new WorkQueue(`csi-provisioner ${driver.name}`, deps);
+    this.#queue = new WorkQueue(`csi-provisioner ${driver.name}`, deps, parallelMax);
     this.#timers = new Timers(deps.clock);
     this.#identity = `${deps.clock.now()}-${deps.random.suffix(4)}-${driver.name}`;
     this.#attachedNode = attachedNode;
@@ -221,8 +223,9 @@ export class Provisioner {
     };
     const { namespace, name } = claim.metadata;
     const id = claimId(namespace, name);
-    await this.#record(claim, 'Provisioning', `External provisioner is provisioning volume for claim ${goQuote(id)}`);
-    if (!(await this.#unsettle(claim))) return;
+    const begun = `External provisioner is provisioning volume for claim ${goQuote(id)}`;
+    const [isOnRecord] = await Promise.all([this.#unsettle(claim), this.#record(claim, 'Provisioning', begun)]);
+    if (!isOnRecord) return;
     const { volume } = await call(driver, 'createVolume', request, this.#signal);
     const problem = volume === undefined ? 'no volume' : answerProblem(volume);
     if (volume === undefined || problem !== undefined) {
@@ -253,8 +256,8 @@ export class Provisioner {
       const why = `${messageOf(error)}. Deleting the volume.`;
       throw new OperatingError('VolumeRefused', `Error creating provisioned PV object for claim ${id}: ${why}`);
     }
-    await this.#record(claim, 'ProvisioningSucceeded', `Successfully provisioned volume ${made.metadata.name}`);
-    await this.#settle(claim);
+    const done = `Successfully provisioned volume ${made.metadata.name}`;
+    await Promise.all([this.#settle(claim), this.#record(claim, 'ProvisioningSucceeded', done)]);
   }
 
   /** A volume that cannot be used. As long as this fails, whatever the driver says, the claim is not settled. */
