@@ -117,6 +117,8 @@ function decideUpdate(deps: WriteDeps, update: Update, current: string, revision
   const { resource, namespace, name, subresource, context } = update;
   const old = parseStored(current);
   const wanted = update.change(old);
+  // A controller that looked, and found nothing to do.
+  if (wanted === old) return { kind: 'keep', result: { text: current, created: false } };
   const { resourceVersion = '' } = wanted.metadata;
   if (resourceVersion !== '' && resourceVersion !== old.metadata.resourceVersion) {
     throw modified(resourceName(resource), name);

@@ -34,14 +34,15 @@ export class VolumeFit {
     this.#storage = storage;
   }
 
-  /** `changed` hears of every change. Returns how to stop. */
+  /** `changed` hears of what may make room, which one more attachment does not. Returns how to stop. */
   follow(cluster: Cluster, changed: () => void): () => void {
     const tables = [this.#nodes, this.#drivers, this.#attachments];
     const stops = csiKinds(cluster).map((kind, index) =>
       cluster.watch(kind, ({ type, object }) => {
-        if (type === 'put') tables[index]?.set(object.metadata.name, object);
-        else tables[index]?.delete(object.metadata.name);
-        changed();
+        const table = tables[index];
+        if (type === 'put') table?.set(object.metadata.name, object);
+        else table?.delete(object.metadata.name);
+        if (type === 'delete' || table !== this.#attachments) changed();
       }),
     );
     return () => {
