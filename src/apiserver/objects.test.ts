@@ -347,6 +347,33 @@ for (const [protocol, connect] of [
       assert.equal((await client.send(`${maps}/odd?fieldValidation=Ignore`, patch)).headers['warning'], undefined);
     });
 
+    test('so are keys that stand twice in YAML, which are named by their lines', async () => {
+      const body = 'metadata: {name: doubled}\ndta: {}\ndata:\n  a: "1"\n  a: "2"\n  b: "3"\n  b: "4"\n';
+      const yaml = { method: 'POST', body, headers: { 'content-type': 'application/yaml' } };
+      const lines = ['line 5: key "a" already set in map', 'line 7: key "b" already set in map'];
+      const strict = await client.send(`${maps}?fieldValidation=Strict`, yaml);
+      assert.equal(
+        says(strict),
+        `400 BadRequest: ConfigMap in version "v1" cannot be handled as a ConfigMap: strict decoding error: yaml: unmarshal errors:\n  ${lines.join('\n  ')}, unknown field "dta"`,
+      );
+      const warned = await client.send(maps, yaml);
+      assert.deepEqual([warned.status, warned.json.data], [201, { a: '2', b: '4' }]);
+      for (const line of [...lines, 'unknown field "dta"']) {
+        assert.ok(String(warned.headers['warning']).includes(`299 - ${JSON.stringify(line)}`), line);
+      }
+      const apply = (validation: string): Promise<TestResponse> => {
+        const path = `${maps}/doubled?fieldManager=one&force=true&fieldValidation=${validation}`;
+        const own = `apiVersion: v1\nkind: ConfigMap\n${body.replace('dta: {}\n', '')}`;
+        return client.send(path, { method: 'PATCH', headers: applyPatch, body: own });
+      };
+      assert.match(
+        says(await apply('Strict')),
+        /^400 BadRequest: error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n {2}line 6: key "a"/,
+      );
+      const ignored = await apply('Ignore');
+      assert.deepEqual([ignored.status, ignored.headers['warning']], [200, undefined]);
+    });
+
     test('a dry run answers as if and stores nothing', async () => {
       const { revision } = server.store;
       const answer = await client.send(`${maps}?dryRun=All`, { method: 'POST', body: configMap('dry') });

@@ -78,6 +78,16 @@ export function checkNamespace({ resource, info }: Pick<ApiRequest, 'resource' |
   }
 }
 
+/** A body must name what its path does. */
+export function checkName({ info }: Pick<ApiRequest, 'info'>, { metadata: { name } }: KubeObject): void {
+  if (name === info.name) return;
+  throw badRequest(
+    name === ''
+      ? `the name of the object (${info.name} based on URL) was undeterminable: name must be provided`
+      : `the name of the object (${name}) does not match the name on the URL (${info.name})`,
+  );
+}
+
 export interface Creation {
   readonly resource: Resource;
   /** The view it came through, whose rules it must keep; absent: the resource itself. */
