@@ -43,7 +43,7 @@ const amounts: readonly (readonly [given: string | number, kept: string])[] = [
   ['0Mi', '0'],
 ];
 for (const [given, kept] of amounts) {
-  test(`an amount of ${JSON.stringify(given)} is kept, shown and watched as ${kept}`, async () => {
+  test(`an amount of ${JSON.stringify(given)} is kept and shown as ${kept}`, async () => {
     const { status, json, text } = await podWith({}, { resources: { requests: { memory: given } } });
     assert.equal(status, 201, text);
     const memory = ({ spec }: TestJson): string => spec.containers[0].resources.requests.memory;
@@ -100,6 +100,35 @@ test('a RuntimeClass gives its pods its overhead and its nodes, and what contrad
     /pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead$/,
   );
   assert.equal((await podWith({ runtimeClassName, overhead: { cpu: '250m', memory: '1Mi' } })).status, 201);
+});
+
+test('what a pod says and its author hardly means is warned of, in templates too', async () => {
+  const container = {
+    name: 'main',
+    image: 'i',
+    env: [
+      { name: 'A', value: '1' },
+      { name: 'B', value: '1' },
+      { name: 'A', value: '$(A)2' },
+      { name: 'B', value: '2' },
+    ],
+    resources: { requests: { memory: '100m', cpu: '100m' }, limits: { memory: '1Mi', 'ephemeral-storage': '1500m' } },
+  };
+  const warnings = [
+    'resources.requests[memory]: fractional byte value "100m" is invalid, must be an integer',
+    'resources.limits[ephemeral-storage]: fractional byte value "1500m" is invalid, must be an integer',
+    'env[3]: hides previous definition of "B", which may be dropped when using apply',
+  ];
+  const shown = ({ headers }: TestResponse): string => [headers['warning']].flat().join(', ');
+  const expected = (path: string): string =>
+    warnings.map((text) => `299 - ${JSON.stringify(`${path}.containers[0].${text}`)}`).join(', ');
+  const pod = await podWith({}, container);
+  assert.equal(shown(pod), expected('spec'), pod.text);
+  const labels = { app: 'web' };
+  const template = { metadata: { labels }, spec: { containers: [container] } };
+  const spec = { selector: { matchLabels: labels }, template };
+  const made = await create('/apis/apps/v1/namespaces/default/deployments', { metadata: { name: 'web' }, spec });
+  assert.equal(shown(made), expected('spec.template.spec'), made.text);
 });
 
 test('names of kernel settings may have slashes for dots', async () => {
