@@ -428,6 +428,21 @@ for (const [protocol, connect] of [
       assert.deepEqual([ignored.status, ignored.headers['warning']], [200, undefined]);
     });
 
+    test('an owner that is named twice is kept once, and warned of', async () => {
+      const [one, other] = ['1', '2'].map((uid) => ({ apiVersion: 'v1', kind: 'Pod', name: 'p', uid }));
+      const body = configMap('owned', {}, { ownerReferences: [one, other, { uid: '1', ...one }] });
+      const created = await client.send(`${maps}?dryRun=All`, { method: 'POST', body });
+      assert.deepEqual(created.json.metadata.ownerReferences, [one, other]);
+      assert.match(String(created.headers['warning']), /ownerReferences contains duplicate entries; .*observed: 1"$/);
+    });
+
+    test('a namespace is nothing to an object of the cluster', async () => {
+      const path = '/api/v1/namespaces/kube-public';
+      const patch = { method: 'PATCH', headers: merge, body: '{"metadata":{"namespace":"x"}}' };
+      const { status, json } = await client.send(path, patch);
+      assert.deepEqual([status, json.metadata.namespace], [200, undefined]);
+    });
+
     test('a dry run answers as if and stores nothing', async () => {
       const { revision } = server.store;
       const answer = await client.send(`${maps}?dryRun=All`, { method: 'POST', body: configMap('dry') });

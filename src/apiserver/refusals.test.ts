@@ -133,6 +133,12 @@ const refusals: readonly Refusal[] = [
     says: '406 only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf',
   },
   {
+    it: 'a review of no token',
+    path: '/apis/authentication.k8s.io/v1/tokenreviews',
+    body: { spec: {} },
+    says: '400 token is required for TokenReview in authentication',
+  },
+  {
     it: 'a token as a table',
     path: `${home}/serviceaccounts/default/token`,
     body: { spec: {} },

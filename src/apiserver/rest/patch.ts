@@ -11,7 +11,7 @@ import { apply } from '../patch/server-side-apply.ts';
 import { applyStrategicMergePatch } from '../patch/strategic-merge-patch.ts';
 import { type PatchKind, patchKindOf } from '../wire/media-types.ts';
 import { type ApiRequest, type Handler, bodyBytesMax } from './api-request.ts';
-import { checkName, checkNamespace, warnOf } from './create.ts';
+import { atHome, checkName, checkNamespace, warnOf } from './create.ts';
 import {
   type JsonBody,
   JsonError,
@@ -86,9 +86,10 @@ function patched(request: ApiRequest, patch: Patch, current: KubeObject | undefi
   const refuse = (text: string): Error =>
     invalid(kindName(served), request.info.name, [invalidField(['patch'], '', text)]);
   const { body, options } = patch;
-  const value = decodeChecked(served.shape, { ...body, value: json }, options.fieldValidation, refuse, (text) =>
+  const decoded = decodeChecked(served.shape, { ...body, value: json }, options.fieldValidation, refuse, (text) =>
     request.warn(text),
   );
+  const value = atHome(request, decoded);
   const { uid = '' } = value.metadata;
   if (current === undefined && uid !== '') {
     const text = `uid mismatch: the provided object specified uid ${uid}, and no existing object was found`;
