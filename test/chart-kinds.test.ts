@@ -248,6 +248,12 @@ test('what others wait for is there, empty, and announced to no client', options
   assert.doesNotMatch(groups, /resource.k8s.io|admissionregistration|apiextensions|flowcontrol/);
 });
 
+test('autoscalers are written as autoscaling/v2 alone', options, async () => {
+  const old = { apiVersion: 'autoscaling/v1', kind: 'HorizontalPodAutoscaler', metadata: { name: 'old' }, spec: {} };
+  const refused = await kubectl.run(['apply', '-f', '-'], { input: JSON.stringify(old) });
+  assert.match(refused.stderr, /no matches for kind "HorizontalPodAutoscaler" in version "autoscaling\/v1"/);
+});
+
 test('kinds without rules are kept as they came', options, async () => {
   const input = JSON.stringify({
     apiVersion: 'storage.k8s.io/v1',

@@ -107,6 +107,7 @@ test('doctor says what this machine can do', () => {
   assert.equal(code, 0);
   assert.match(stdout, /^(yes|no ) {2}/m);
   assert.match(stdout, /What pods do not have here with --runtime process:/);
+  assert.match(stdout, /with the process runtime the Services of mountlet up answer|Services do not answer/);
   const answer = JSON.parse(mountlet(['doctor', '-o', 'json']).stdout) as { findings: { name: string }[] };
   assert.ok(answer.findings.length > 3);
 });
