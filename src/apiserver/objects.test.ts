@@ -299,6 +299,13 @@ for (const [protocol, connect] of [
         says: '409 Conflict: Operation cannot be fulfilled on configmaps "absent": uid mismatch: the provided object specified uid gone, and no existing object was found',
       },
       {
+        it: 'a PUT of a lease that was there once',
+        path: '/apis/coordination.k8s.io/v1/namespaces/default/leases/gone',
+        method: 'PUT',
+        body: { metadata: { name: 'gone', uid: 'old' }, spec: {} },
+        says: '409 Conflict: Operation cannot be fulfilled on leases.coordination.k8s.io "gone": uid mismatch: the provided object specified uid old, and no existing object was found',
+      },
+      {
         it: 'a PUT without a name',
         path: `${maps}/new`,
         method: 'PUT',

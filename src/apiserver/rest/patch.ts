@@ -4,7 +4,7 @@
  */
 import { invalidField } from '../../kube/schema/field-errors.ts';
 import type { KubeObject } from '../model/resource.ts';
-import { StatusError, badRequest, conflict, invalid, kindName, resourceName } from '../model/status.ts';
+import { StatusError, badRequest, invalid, kindName } from '../model/status.ts';
 import { applyJsonPatch, applyMergePatch } from '../patch/json-patch.ts';
 import { type Json, type JsonObject, PatchError } from '../patch/json-value.ts';
 import { apply } from '../patch/server-side-apply.ts';
@@ -90,11 +90,6 @@ function patched(request: ApiRequest, patch: Patch, current: KubeObject | undefi
     request.warn(text),
   );
   const value = atHome(request, decoded);
-  const { uid = '' } = value.metadata;
-  if (current === undefined && uid !== '') {
-    const text = `uid mismatch: the provided object specified uid ${uid}, and no existing object was found`;
-    throw conflict(resourceName(served), request.info.name, text);
-  }
   checkNamespace(request, value);
   checkName(request, value);
   warnOf(request, value);

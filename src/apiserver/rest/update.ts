@@ -115,6 +115,12 @@ function creationOf(update: Update): Creation {
   const { resource, namespace, name, context, view = resource, isTracked = false } = update;
   const object = update.orCreate?.();
   if (object === undefined) throw notFound(resourceName(resource), name);
+  const { uid = '' } = object.metadata;
+  if (uid !== '') {
+    // It was there once: who changes it must hear that it is gone.
+    const text = `uid mismatch: the provided object specified uid ${uid}, and no existing object was found`;
+    throw conflict(resourceName(resource), name, text);
+  }
   return { resource, view, namespace, object, context, isTracked };
 }
 
