@@ -117,6 +117,15 @@ test('an agent without a cluster serves nobody beyond its machine, and says when
   assert.match(said.join(''), /^stopped; pods keep running, and the next start adopts them$/m);
 });
 
+test('a label that no node may give itself is refused at the start, once', () => {
+  const refused = mountlet(['agent', '--node-labels', 'node-role.kubernetes.io/x=', '--kubeconfig', '/nonexistent']);
+  assert.equal(refused.code, 1, refused.stderr);
+  const says =
+    /unknown 'kubernetes\.io' or 'k8s\.io' labels specified with --node-labels: \[node-role\.kubernetes\.io\/x\]/g;
+  assert.equal(refused.stderr.match(says)?.length, 1, refused.stderr);
+  assert.match(refused.stderr, /^error: /);
+});
+
 test('with --log-format json every line of a starting agent is an object', async (t) => {
   const { code, stdout } = mountlet(['doctor']);
   if (code !== 0) return t.skip(`no pods on this machine:\n${stdout}`);

@@ -82,8 +82,8 @@ export function readManifests(
   const problems: ManifestProblem[] = [];
   for (const { name: file, text } of files) {
     for (const document of parseYamlDocuments(text)) {
-      for (const { position, message, isRepeatedKey } of document.problems) {
-        if (isRepeatedKey === true && isPassedOver(document.value)) continue;
+      for (const { position, message, repeatedKey } of document.problems) {
+        if (repeatedKey !== undefined && isPassedOver(document.value)) continue;
         problems.push({ file, ...position, message });
       }
       if (document.value === null || document.value === undefined) continue;
