@@ -69,11 +69,15 @@ test('of files with something that is refused the rest is applied, and up goes o
   t.after(() => machine.end());
   const file = join(machine.directory, 'mixed.yaml');
   const objects = ['kind: ConfigMap, apiVersion: v1', 'kind: Widget, apiVersion: example.com/v1'];
-  writeFileSync(file, objects.map((type) => `{${type}, metadata: {name: mixed}}\n`).join('---\n'));
+  const nested = '{kind: ConfigMap, apiVersion: v1, metadata: {name: nested}, data: {a.yml: {port: 1}}}\n';
+  writeFileSync(file, [...objects.map((type) => `{${type}, metadata: {name: mixed}}\n`), nested].join('---\n'));
   const started = await machine.start(file);
   await eventually(() => assert.match(started.output(), /^configmap\/mixed created$/m));
-  await eventually(() => assert.match(started.output(), /mixed\.yaml:3: Widget "mixed": no matches for kind "Widget"/));
-  assert.match(started.output(), /1 of 2 objects were refused; the others are applied/);
+  await eventually(() =>
+    assert.match(started.output(), /mixed\.yaml:3:1: Widget "mixed": no matches for kind "Widget"/),
+  );
+  await eventually(() => assert.match(started.output(), /2 of 3 objects were refused; the others are applied/));
+  assert.match(started.output(), /mixed\.yaml:5:\d+: ConfigMap "nested": data\[a\.yml\]: .* write "a\.yml: \|"/);
   assert.equal(await started.kubectl.ok('get cm mixed -o name'), 'configmap/mixed\n');
 });
 
