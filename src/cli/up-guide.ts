@@ -76,18 +76,23 @@ function targetOf(path: string): string {
 function nextLines({ metadata, spec }: Pod, kubeconfig: string, hasKubectl: boolean): readonly string[] {
   const configMap = spec.volumes?.find((volume) => volume.configMap !== undefined)?.configMap?.name;
   const mount = spec.containers[0]?.volumeMounts?.[0]?.mountPath;
+  const namespace = metadata.namespace === 'default' ? '' : ` -n ${metadata.namespace}`;
   if (!hasKubectl) {
     const given = `--kubeconfig ${kubeconfig}`;
+    const getPods = `npx mountlet get pods${namespace} ${given}`;
+    if (configMap === undefined) return [getPods];
     return [
-      `npx mountlet get pods ${given}`,
-      ...(configMap === undefined ? [] : [`npx mountlet get configmap ${configMap} -o yaml ${given} > change.yaml`]),
+      getPods,
+      `npx mountlet get configmap ${configMap}${namespace} -o yaml ${given} > change.yaml`,
       `npx mountlet apply -f change.yaml ${given}      # after editing it: the pod has it at once`,
     ];
   }
   return [
     `export KUBECONFIG=${kubeconfig}`,
-    'kubectl get pods',
-    ...(mount === undefined ? [] : [`kubectl exec ${metadata.name} -- ls -l ${mount}`]),
-    ...(configMap === undefined ? [] : [`kubectl edit configmap ${configMap}      # the pod has it at once`]),
+    `kubectl get pods${namespace}`,
+    ...(mount === undefined ? [] : [`kubectl exec ${metadata.name}${namespace} -- ls -l ${mount}`]),
+    ...(configMap === undefined
+      ? []
+      : [`kubectl edit configmap ${configMap}${namespace}      # the pod has it at once`]),
   ];
 }
