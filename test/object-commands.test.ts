@@ -211,7 +211,7 @@ test('without a cluster the error says how to name one', () => {
     env: { XDG_DATA_HOME: join(directory, 'nothing') },
   });
   assert.equal(code, 1);
-  assert.match(stderr, /error: Cannot tell which API server to use: give --kubeconfig/);
+  assert.match(stderr, /error: Cannot tell which API server to use: start mountlet up, give --kubeconfig, or/);
 });
 
 test('a file that is broken leaves everything as it was', () => {
