@@ -2,6 +2,7 @@
 import { lstatSync, readdirSync, readlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import type { RunningMachine } from '../agent/embedded/up.ts';
+import type { PodStatus } from '../kube/kinds/pod/pod-status.ts';
 import type { Pod } from '../kube/kinds/pod/pod.ts';
 import { showText } from './terminal.ts';
 
@@ -34,11 +35,17 @@ const lookEveryMs = 100;
 
 async function firstRunning(pods: RunningMachine['node']['pods'], signal: AbortSignal): Promise<Pod | undefined> {
   while (!signal.aborted) {
-    const running = pods.pods().find(({ metadata: { uid = '' } }) => pods.statusOf(uid)?.phase === 'Running');
+    const running = pods.pods().find(({ metadata: { uid = '' } }) => isRunning(pods.statusOf(uid)));
     if (running !== undefined) return running;
     await new Promise((resolve) => setTimeout(resolve, lookEveryMs));
   }
   return undefined;
+}
+
+/** A pod whose container does not start has this phase too. */
+function isRunning(status: PodStatus | undefined): boolean {
+  const { phase, containerStatuses = [] } = status ?? {};
+  return phase === 'Running' && containerStatuses.some(({ state }) => state?.running !== undefined);
 }
 
 /** `volumes/<plugin>/<volume>/<files>`, as `tree` would show it. Versions are left out: they are what `..data` is for. */
