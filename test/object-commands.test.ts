@@ -214,6 +214,14 @@ test('without a cluster the error says how to name one', () => {
   assert.match(stderr, /error: Cannot tell which API server to use: start mountlet up, give --kubeconfig, or/);
 });
 
+test('a server that does not run is named, and why it does not answer', async () => {
+  const stopped = await startApiServerProgram(join(directory, 'stopped'));
+  await stopped.stop();
+  const { code, stderr } = mountlet(['get', 'pods', '--kubeconfig', stopped.kubeconfig]);
+  assert.equal(code, 1);
+  assert.match(stderr, /^error: Cannot connect to "https:\/\/127\.0\.0\.1:\d+": nothing listens there$/m);
+});
+
 test('a file that is broken leaves everything as it was', () => {
   const good = join(directory, 'good.yaml');
   const bad = join(directory, 'bad.yaml');
