@@ -91,7 +91,7 @@ export class EmptyMachine {
 function isServer(pid: number): boolean {
   try {
     const [, program = '', command] = readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0');
-    return /\/mountlet(\.js)?$/.test(program) && ['up', 'apiserver', 'controllers'].includes(command ?? '');
+    return /\/mountlet(\.js)?$/.test(program) && ['up', 'agent', 'apiserver', 'controllers'].includes(command ?? '');
   } catch {
     return false; // it has ended meanwhile
   }

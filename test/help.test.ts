@@ -1,6 +1,6 @@
-/** The help keeps its word: the examples of every command run as they stand, where there is what they name. */
+/** The help keeps its word: the examples of every command run as they stand, where there is what they name; so do the services. */
 import assert from 'node:assert/strict';
-import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -80,16 +80,30 @@ test('there are commands, and some have examples', () => {
   assert.ok(examples.filter(({ lines }) => lines.length > 0).length >= 5);
 });
 
+const path = `${join(directory, 'bin')}:${process.env['PATH']}`;
+const surroundings = { directory, env: { HOME: directory, PATH: path } };
 const skip = !isRoot ? 'needs root: the lines are those of root' : noKubectl;
 for (const { command, lines } of examples) {
   if (lines.length === 0) continue;
   test(`the examples of mountlet ${command} run`, { skip }, async (t) => {
-    const env = { HOME: directory, PATH: `${join(directory, 'bin')}:${process.env['PATH']}` };
-    const machine = await EmptyMachine.open({ directory, env });
+    const machine = await EmptyMachine.open(surroundings);
     t.after(async () => {
       await machine.close();
       rmSync(join(directory, 'data'), { recursive: true, force: true });
     });
     for (const line of [first[command], ...lines]) if (line !== undefined) await run(machine, line);
+  });
+}
+
+const units = fileURLToPath(new URL('../../examples/systemd/', import.meta.url));
+for (const unit of readdirSync(units)) {
+  test(`the command of ${unit} starts, or names the settings that are missing`, { skip }, async (t) => {
+    const machine = await EmptyMachine.open(surroundings);
+    t.after(() => machine.close());
+    const [, line = ''] = /^ExecStart=\/usr\/bin\/env (.+)$/m.exec(readFileSync(join(units, unit), 'utf8')) ?? [];
+    const child = machine.start(line);
+    let printed = '';
+    for (const stream of [child.stdout, child.stderr]) stream?.on('data', (text: string) => (printed += text));
+    await eventually(() => assert.match(printed, /"kind":"NodeRunning"|"level":"error".*\/etc\/mountlet\/agent\.yaml/));
   });
 }
