@@ -129,7 +129,7 @@ function readManifest({ name, text }: ManifestFile): Manifest[] {
   const documents = parseYamlDocuments(text);
   const problems = documents
     .flatMap((document) => document.problems)
-    .filter(({ isRepeatedKey }) => isRepeatedKey !== true);
+    .filter(({ repeatedKey }) => repeatedKey === undefined);
   if (problems.length > 0) {
     const lines = problems.map(({ position, message }) => `${at(position)}: ${message}`);
     throw new OperatingError('ManifestUnusable', lines.join('\n'));
