@@ -1,7 +1,8 @@
 /**
  * From a new claim, with a pod that uses it, to the volume mounted at the pod's path, through a whole `mountlet up` and a driver whose
  * storage costs next to nothing. Beside it, in the same run, the same calls of the driver with as many durable writes of the same
- * API server, one after the other for each claim: what no control plane can do without. Ratios are to that.
+ * API server, one after the other for each claim: what no control plane can do without. Ratios are to that. The driver answers
+ * no NodePublishVolume before all volumes are mounted: the start of containers is in neither.
  *
  * `npm run bench -- csi`; `--crowd N` is the number of claims at once.
  */
@@ -14,8 +15,12 @@ import { create } from '@bufbuild/protobuf';
 import {
   type ResourceReference,
   configMaps,
+  nodes,
   persistentVolumeClaims,
+  persistentVolumes,
   pods,
+  storageClasses,
+  volumeAttachments,
 } from '../src/client/api/resource-reference.ts';
 import { systemMounts } from '../src/disk/mounts/mounts.ts';
 import { socketChannel } from '../src/grpc/grpc-channel.ts';
@@ -31,6 +36,7 @@ import {
   PluginCapability_Service_Type as PluginCan,
 } from '../src/grpc/messages/csi_pb.ts';
 import { Registration } from '../src/grpc/messages/registration_pb.ts';
+import type { Node as NodeObject } from '../src/kube/kinds/node.ts';
 import { serveMessages } from '../src/testing/servers/grpc-server.ts';
 import { BenchMachine } from './bench-machine.ts';
 import { median, timedMs } from './measuring.ts';
@@ -42,13 +48,6 @@ const crowdRounds = 3;
 const limitMs = 600_000;
 const namespace = 'default';
 const driverName = 'bench.csi.example.com';
-const storageClasses: ResourceReference = {
-  group: 'storage.k8s.io',
-  version: 'v1',
-  kind: 'StorageClass',
-  plural: 'storageclasses',
-  isNamespaced: false,
-};
 /** About the size of a PersistentVolume. */
 const filler = 'x'.repeat(1_500);
 
@@ -69,6 +68,7 @@ class BenchDriver {
   #published = 0;
   #awaited = 0;
   #reached: () => void = () => {};
+  #all: Promise<void> = Promise.resolve();
 
   readonly #answers: Readonly<Record<string, (request: never) => Record<string, unknown>>> = {
     getPluginInfo: () => ({ name: driverName, vendorVersion: '1' }),
@@ -110,8 +110,8 @@ class BenchDriver {
   async serve(registrySocket: string): Promise<{ stop(): void }> {
     const act = async (method: DescMethod, request: Message): Promise<MessageInitShape<DescMethod['output']>> => {
       const answer = this.#answers[method.localName]?.(request as never) ?? {};
-      if (method.parent.typeName.startsWith('csi.')) this.calls.push({ method, request });
-      if (method.localName === 'nodePublishVolume') this.#publishedOne();
+      if ('volumeId' in request || method.localName === 'createVolume') this.calls.push({ method, request });
+      if (method.localName === 'nodePublishVolume') await this.#publishedOne();
       return create(method.output, answer);
     };
     const own = await serveMessages(socket, [Identity, Controller, Node], act);
@@ -122,17 +122,24 @@ class BenchDriver {
   /** Resolves when so many volumes more are mounted. */
   async published(count: number): Promise<void> {
     this.#awaited = this.#published + count;
-    await new Promise<void>((resolve) => (this.#reached = resolve));
+    this.#all = new Promise<void>((resolve) => (this.#reached = resolve));
+    await this.#all;
   }
 
-  #publishedOne(): void {
+  #publishedOne(): Promise<void> {
     this.#published += 1;
     if (this.#published === this.#awaited) this.#reached();
+    return this.#all;
   }
 }
 
-interface Run {
+interface Took {
   readonly ms: number;
+  /** Of `mountlet up`. */
+  readonly cpuMs: number;
+}
+
+interface Run extends Took {
   readonly calls: readonly Call[];
   /** Of all clients of the API server, Events included. */
   readonly writes: number;
@@ -146,11 +153,17 @@ async function revision({ client }: BenchMachine): Promise<number> {
   return Number(resourceVersion);
 }
 
+async function measured(machine: BenchMachine, work: () => Promise<unknown>): Promise<Took> {
+  const before = machine.spent().cpuMs;
+  const ms = await timedMs(work);
+  return { ms, cpuMs: machine.spent().cpuMs - before };
+}
+
 async function byNode(machine: BenchMachine, driver: BenchDriver, names: readonly string[]): Promise<Run> {
   const { client } = machine;
   const before = await revision(machine);
   driver.calls = [];
-  const ms = await timedMs(async () => {
+  const took = await measured(machine, async () => {
     const mounted = driver.published(names.length);
     await Promise.all(
       names.map(async (name) => {
@@ -162,6 +175,7 @@ async function byNode(machine: BenchMachine, driver: BenchDriver, names: readonl
         await client.create(persistentVolumeClaims, { namespace }, { metadata: { name }, spec }, signal);
         const podSpec = {
           terminationGracePeriodSeconds: 0,
+          automountServiceAccountToken: false,
           containers: [
             {
               name: 'main',
@@ -180,18 +194,28 @@ async function byNode(machine: BenchMachine, driver: BenchDriver, names: readonl
   const calls = [...driver.calls];
   const writes = (await revision(machine)) - before;
   await removed(machine, names);
-  return { ms, calls, writes };
+  return { ...took, calls, writes };
 }
 
+/** With what follows by itself: nothing of it is left to be done while something else is measured. */
 async function removed({ client }: BenchMachine, names: readonly string[]): Promise<void> {
+  const until = async (isSo: () => Promise<boolean>): Promise<void> => {
+    while (!(await isSo())) await new Promise((resolve) => setTimeout(resolve, 50));
+  };
+  const isGone = async (kind: ResourceReference): Promise<boolean> =>
+    (await client.list(kind, kind.isNamespaced ? { namespace } : {}, signal)).items.length === 0;
   for (const kind of [pods, persistentVolumeClaims]) {
     await Promise.all(names.map((name) => client.delete(kind, { namespace, name }, undefined, signal)));
-    for (;;) {
-      const { items } = await client.list(kind, { namespace }, signal);
-      if (items.length === 0) break;
-      await new Promise((resolve) => setTimeout(resolve, 50));
-    }
+    await until(() => isGone(kind));
   }
+  for (const kind of [volumeAttachments, persistentVolumes]) await until(() => isGone(kind));
+  await until(async () => {
+    const { items } = await client.list(nodes, {}, signal);
+    return items.every((item) => {
+      const { volumesInUse = [], volumesAttached = [] } = (item as NodeObject).status ?? {};
+      return volumesInUse.length + volumesAttached.length === 0;
+    });
+  });
 }
 
 /** The same calls in the same order, for volumes of other names, with the writes spread between them. */
@@ -200,7 +224,7 @@ async function byHand(
   names: readonly string[],
   calls: readonly Call[],
   writes: number,
-): Promise<number> {
+): Promise<Took> {
   const channel = socketChannel(socket);
   const clients = {
     ...grpcClient(Identity, channel),
@@ -229,12 +253,12 @@ async function byHand(
       await call(asked, { timeoutMs: 60_000, signal });
     }
   };
-  const ms = await timedMs(() => Promise.all(names.map(chain)));
+  const took = await measured(machine, () => Promise.all(names.map(chain)));
   for (const targetPath of targets)
     await clients.nodeUnpublishVolume({ volumeId: 'x', targetPath }, { timeoutMs: 60_000, signal });
   await Promise.all(names.map((name) => machine.client.delete(configMaps, { namespace, name }, undefined, signal)));
   channel.close();
-  return ms;
+  return took;
 }
 
 /** Of one claim: those of a crowd come in any order, and a first publication is what they end with. */
@@ -245,19 +269,23 @@ async function compare(
   rounds: number,
   goal: number,
 ): Promise<void> {
-  const [node, hand, writes, calls]: [number[], number[], number[], number[]] = [[], [], [], []];
+  const [byNodes, byHands]: [Run[], Took[]] = [[], []];
   const { calls: ofOne } = await byNode(machine, driver, ['warm']);
   for (let round = 0; round < rounds; round += 1) {
     const run = await byNode(machine, driver, namesOf(`claim-${round}`, count));
-    node.push(run.ms);
-    writes.push(run.writes / count);
-    calls.push(run.calls.length / count);
-    hand.push(await byHand(machine, namesOf(`hand-${round}`, count), ofOne, Math.round(run.writes / count)));
+    byNodes.push(run);
+    byHands.push(await byHand(machine, namesOf(`hand-${round}`, count), ofOne, Math.round(run.writes / count)));
   }
-  const [own, bare] = [median(node), median(hand)];
+  const medianOf = <Each extends Took>(runs: readonly Each[], of: (run: Each) => number): number =>
+    median(runs.map(of));
+  const [own, bare] = [byNodes, byHands].map((runs) => medianOf(runs, ({ ms }) => ms));
+  const [ownCpu, bareCpu] = [byNodes, byHands].map((runs) => medianOf(runs, ({ cpuMs }) => cpuMs));
+  const calls = medianOf(byNodes, (run) => run.calls.length / count);
+  const writes = medianOf(byNodes, (run) => run.writes / count);
   say(
-    `${count} at once, median of ${rounds}: ${own.toFixed(0)} ms; the same ${median(calls).toFixed(1)} calls and ` +
-      `${median(writes).toFixed(1)} writes for each claim ${bare.toFixed(0)} ms; ratio ${(own / bare).toFixed(2)} (target <= ${goal})`,
+    `${count} at once, median of ${rounds}: ${own?.toFixed(0)} ms; the same ${calls.toFixed(1)} calls and ` +
+      `${writes.toFixed(1)} writes for each claim ${bare?.toFixed(0)} ms; ratio ${((own ?? 0) / (bare ?? 0)).toFixed(2)} ` +
+      `(target <= ${goal}); processor time ${ownCpu} ms and ${bareCpu} ms`,
   );
 }
 

@@ -117,22 +117,40 @@ test('an agent without a cluster serves nobody beyond its machine, and says when
   assert.match(said.join(''), /^stopped; pods keep running, and the next start adopts them$/m);
 });
 
-test('with --log-format json every line of a starting agent is an object', async (t) => {
+test('a label that no node may give itself is refused at the start, once', () => {
+  const refused = mountlet(['agent', '--node-labels', 'node-role.kubernetes.io/x=', '--kubeconfig', '/nonexistent']);
+  assert.equal(refused.code, 1, refused.stderr);
+  const says =
+    /unknown 'kubernetes\.io' or 'k8s\.io' labels specified with --node-labels: \[node-role\.kubernetes\.io\/x\]/g;
+  assert.equal(refused.stderr.match(says)?.length, 1, refused.stderr);
+  assert.match(refused.stderr, /^error: /);
+});
+
+test('with --log-format json every line of an agent is an object, from its start to its end', async (t) => {
   const { code, stdout } = mountlet(['doctor']);
   if (code !== 0) return t.skip(`no pods on this machine:\n${stdout}`);
   const machine = new AgentMachine(t);
   const directory = machine.directory();
   const manifests = join(directory, 'manifests');
   mkdirSync(manifests);
-  const { ready, stderr } = await machine.start(
-    ['--manifests', manifests, '--root-dir', join(directory, 'root'), '--log-format', 'json', '--log-level', 'debug'],
-    { env: { KUBECONFIG: '/nonexistent' } },
-  );
-  const lines = [ready, ...stderr().trimEnd().split('\n')].map((line) => JSON.parse(line) as { kind: string });
-  assert.deepEqual(
-    ['NodeRunning', 'Note'].map((kind) => lines.filter((line) => line.kind === kind).length),
-    [1, 1],
-  );
+  const root = join(directory, 'root');
+  const format = ['--log-format', 'json', '--log-level', 'debug'];
+  const agent = machine.spawn(['agent', '--manifests', manifests, '--root-dir', root, '--port', '0', ...format], {
+    env: { KUBECONFIG: '/nonexistent' },
+  });
+  let said = '';
+  agent.child.stdout?.on('data', (text: Buffer) => (said += text.toString()));
+  await agent.line();
+  agent.child.kill('SIGTERM');
+  assert.equal(await agent.ended, 0, agent.stderr());
+  await eventually(() => {
+    const lines = `${said}${agent.stderr()}`.trimEnd().split('\n');
+    const kinds = lines.map((line) => (JSON.parse(line) as { kind: string }).kind);
+    assert.deepEqual(
+      ['NodeRunning', 'Note', 'NodeStopped'].map((kind) => kinds.filter((one) => one === kind).length),
+      [1, 1, 1],
+    );
+  });
 });
 
 test('with --log-format json an error that ends the program is an object too, and so is a bug', async (t) => {

@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { AdminClient } from './admin-client.ts';
 import { type RunningApiServer, startApiServerProgram } from './api-server-program.ts';
 import { Kubectl, noKubectl } from './kubectl-program.ts';
 
@@ -159,6 +160,69 @@ test('one class is the default, and those of the system stay', options, async ()
   assert.match(kept.stderr, /this is a system priority class and cannot be deleted/);
 });
 
+/** What the caches of kube-controller-manager and kube-scheduler of 1.26 to 1.36 list and watch before either does anything. */
+const waitedFor: Readonly<Record<string, string>> = {
+  '/api/v1':
+    'configmaps endpoints events limitranges namespaces nodes persistentvolumeclaims persistentvolumes pods podtemplates ' +
+    'replicationcontrollers resourcequotas secrets serviceaccounts services',
+  '/apis/admissionregistration.k8s.io/v1':
+    'mutatingwebhookconfigurations validatingadmissionpolicies validatingadmissionpolicybindings validatingwebhookconfigurations',
+  '/apis/admissionregistration.k8s.io/v1beta1': 'validatingadmissionpolicies validatingadmissionpolicybindings',
+  '/apis/apiextensions.k8s.io/v1': 'customresourcedefinitions',
+  '/apis/apps/v1': 'controllerrevisions daemonsets deployments replicasets statefulsets',
+  '/apis/autoscaling/v2': 'horizontalpodautoscalers',
+  '/apis/batch/v1': 'cronjobs jobs',
+  '/apis/certificates.k8s.io/v1': 'certificatesigningrequests',
+  '/apis/certificates.k8s.io/v1beta1': 'clustertrustbundles',
+  '/apis/coordination.k8s.io/v1': 'leases',
+  '/apis/discovery.k8s.io/v1': 'endpointslices',
+  '/apis/flowcontrol.apiserver.k8s.io/v1': 'flowschemas prioritylevelconfigurations',
+  '/apis/flowcontrol.apiserver.k8s.io/v1beta3': 'flowschemas prioritylevelconfigurations',
+  '/apis/networking.k8s.io/v1': 'ingressclasses ingresses ipaddresses networkpolicies servicecidrs',
+  '/apis/networking.k8s.io/v1beta1': 'ipaddresses servicecidrs',
+  '/apis/node.k8s.io/v1': 'runtimeclasses',
+  '/apis/policy/v1': 'poddisruptionbudgets',
+  '/apis/rbac.authorization.k8s.io/v1': 'clusterrolebindings clusterroles rolebindings roles',
+  '/apis/resource.k8s.io/v1': 'deviceclasses resourceclaims resourceclaimtemplates resourceslices',
+  '/apis/resource.k8s.io/v1beta1': 'deviceclasses resourceclaims resourceclaimtemplates resourceslices',
+  '/apis/resource.k8s.io/v1beta2': 'deviceclasses resourceclaims resourceclaimtemplates resourceslices',
+  '/apis/scheduling.k8s.io/v1': 'priorityclasses',
+  '/apis/storage.k8s.io/v1':
+    'csidrivers csinodes csistoragecapacities storageclasses volumeattachments volumeattributesclasses',
+};
+
+test('whatever a real controller manager or scheduler waits for can be listed and watched', async (t) => {
+  const client = await AdminClient.connect(server);
+  t.after(() => client.close());
+  const paths = Object.entries(waitedFor).flatMap(([group, names]) =>
+    names.split(' ').map((plural) => `${group}/${plural}`),
+  );
+  for (const path of paths) {
+    const { code, text } = await client.request('GET', `${path}?limit=500&resourceVersion=0`);
+    assert.equal(code, 200, `${path}: ${text}`);
+    const { kind, items, metadata } = JSON.parse(text) as {
+      kind: string;
+      items: object[];
+      metadata: { resourceVersion: string };
+    };
+    assert.ok(kind.endsWith('List') && Array.isArray(items), path);
+    const watch = await client.watch(
+      `${path}?watch=true&allowWatchBookmarks=true&resourceVersion=${metadata.resourceVersion}&sendInitialEvents=true&resourceVersionMatch=NotOlderThan`,
+    );
+    let seen = '';
+    for await (const piece of watch.setEncoding('utf8')) {
+      seen += String(piece);
+      if (seen.includes('"k8s.io/initial-events-end":"true"')) break;
+    }
+    assert.match(seen, /initial-events-end/, path);
+  }
+  const found = await client.request(
+    'GET',
+    '/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication',
+  );
+  assert.equal(found.code, 200, found.text);
+});
+
 test('what others wait for is there, empty, and announced to no client', options, async () => {
   const [namespaced, watched] = [
     '/apis/resource.k8s.io/v1/namespaces/default/resourceclaims',
@@ -175,11 +239,19 @@ test('what others wait for is there, empty, and announced to no client', options
     `${watched}?watch=true&timeoutSeconds=1&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan`,
   ]);
   assert.match(watch.stdout, /"type":"BOOKMARK".*initial-events-end/);
-  assert.match((await kubectl.run('get crd'.split(' '))).stderr, /the server doesn't have a resource type "crd"/);
+  for (const name of ['crd', 'servicecidr']) {
+    assert.match((await kubectl.run(['get', name])).stderr, /the server doesn't have a resource type "\w+"/);
+  }
   const refused = await kubectl.run(['create', '--raw', namespaced, '-f', '-'], { input: '{}' });
   assert.match(refused.stderr, /the server does not allow this method/);
   const groups = (await kubectl.run('api-versions'.split(' '))).stdout;
   assert.doesNotMatch(groups, /resource.k8s.io|admissionregistration|apiextensions|flowcontrol/);
+});
+
+test('autoscalers are written as autoscaling/v2 alone', options, async () => {
+  const old = { apiVersion: 'autoscaling/v1', kind: 'HorizontalPodAutoscaler', metadata: { name: 'old' }, spec: {} };
+  const refused = await kubectl.run(['apply', '-f', '-'], { input: JSON.stringify(old) });
+  assert.match(refused.stderr, /no matches for kind "HorizontalPodAutoscaler" in version "autoscaling\/v1"/);
 });
 
 test('kinds without rules are kept as they came', options, async () => {

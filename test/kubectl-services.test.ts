@@ -55,6 +55,12 @@ test('kubectl creates each kind of service, and shows it', options, async () => 
   assert.match(taken.stderr, /spec\.ports\[0\]\.nodePort: Invalid value: 30007: provided port is already allocated/);
 });
 
+test('whoever makes a service learns that this server alone leads nobody to it', options, async () => {
+  const { stderr } = await kubectl.run('create service clusterip told --tcp=80'.split(' '));
+  const why = 'mountlet apiserver has no proxy and no DNS for them, as mountlet up has';
+  assert.match(stderr, new RegExp(`^Warning: Services do not answer on this machine: ${why}; reach pods by `));
+});
+
 test('an exposed pod is behind its service as soon as it is ready', options, async () => {
   await succeeds('run web --image=i --port=8080 --overrides={"spec":{"nodeName":"one"}}');
   await succeeds('expose pod web --port=80 --target-port=8080');

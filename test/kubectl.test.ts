@@ -210,6 +210,48 @@ test('kubectl apply --server-side keeps track of owners and reports conflicts', 
   assert.equal(kubectl(`get cm web -n ${ns} -o jsonpath={.data}`), '{"a":"3"}');
 });
 
+test('a pod is applied by the client, then by the server, then by the client again', options, () => {
+  const ns = namespace();
+  kubectl(`wait --for=create serviceaccount/default -n ${ns} --timeout=100s`);
+  const pod = (image: string): string =>
+    JSON.stringify({
+      apiVersion: 'v1',
+      kind: 'Pod',
+      metadata: { name: 'web', labels: { app: 'web' } },
+      spec: {
+        containers: [
+          {
+            name: 'main',
+            image,
+            resources: { requests: { cpu: '100m', memory: '1Gi' } },
+            ports: [{ containerPort: 80 }],
+            env: [{ name: 'A', value: 'b' }],
+            volumeMounts: [{ name: 'tmp', mountPath: '/tmp' }],
+          },
+        ],
+        volumes: [{ name: 'tmp', emptyDir: {} }],
+        // With a volume more than it knows of, kubectl orders them anew each time.
+        automountServiceAccountToken: false,
+      },
+    });
+  const apply = (image: string, ...words: readonly string[]): string =>
+    kubectl(`apply ${words.join(' ')} -n ${ns} -f -`.replace('  ', ' '), { input: pod(image) });
+  const image = (): string => kubectl(`get pod web -n ${ns} -o jsonpath={.spec.containers[*].image}`);
+  assert.equal(apply('one:1'), 'pod/web created\n');
+  assert.equal(apply('two:1', '--server-side', '--force-conflicts'), 'pod/web serverside-applied\n');
+  assert.equal(image(), 'two:1');
+  const spec = kubectl(`get pod web -n ${ns} -o jsonpath={.spec}`);
+  // kubectl keeps what it applied in another form than the server does: `"annotations":{}`.
+  assert.equal(apply('two:1'), 'pod/web configured\n');
+  assert.equal(apply('two:1'), 'pod/web unchanged\n');
+  assert.equal(kubectl(`get pod web -n ${ns} -o jsonpath={.spec}`), spec);
+  assert.equal(apply('three:1'), 'pod/web configured\n');
+  assert.equal(image(), 'three:1');
+  assert.equal(apply('four:1', '--server-side', '--force-conflicts'), 'pod/web serverside-applied\n');
+  assert.equal(apply('four:1', '--server-side'), 'pod/web serverside-applied\n');
+  assert.equal(image(), 'four:1');
+});
+
 test('kubectl edit, patch, replace, label and annotate', options, () => {
   const ns = namespace();
   const editor = join(directory, 'editor.sh');

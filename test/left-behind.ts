@@ -24,23 +24,24 @@ const directoriesOfPods = ['pods', 'logs', ...['pods', 'containers', 'exits', 'w
 
 /** `parentPid` is the program, if it runs: then its spawner may too, and what it has started besides is of no pod any more. */
 export function leftBehind(stateDirectory: string, parentPid?: number): LeftBehind {
-  const spawner = spawnerOf(stateDirectory);
+  const runtime = runtimeOf(stateDirectory);
+  const spawner = spawnerOf(runtime);
   const children =
     parentPid === undefined
       ? [spawner].filter((pid) => pid !== undefined)
       : childrenOf(parentPid).filter((pid) => pid !== spawner);
   return {
-    processes: [...processesOf(stateDirectory), ...children].map(commandLine),
+    processes: [...processesIn(runtime), ...children].map(commandLine),
     // With a container runtime these two are mounts themselves, for mounts that containers share with the machine.
     mounts: mountPointsBelow(stateDirectory).filter(
       (path) => !['pods', 'plugins'].some((name) => path === join(stateDirectory, 'node', name)),
     ),
-    controlGroups: controlGroupsOf(stateDirectory),
+    controlGroups: controlGroupsOf(runtime),
     loopDevices: loopDevicesOf(stateDirectory),
     directories: directoriesOfPods.flatMap((name) =>
       namesIn(join(stateDirectory, 'node', name)).map((entry) => join(name, entry)),
     ),
-    network: networkOf(stateDirectory, parentPid === undefined),
+    network: networkOf(runtime, parentPid === undefined),
   };
 }
 
@@ -49,10 +50,20 @@ export function assertNothingLeft(stateDirectory: string, parentPid?: number): v
   assert.deepEqual(leftBehind(stateDirectory, parentPid), nothing);
 }
 
-/** What runs for pods: everything in control groups named after the directory, and what holds the namespaces of pods. */
+/** What a node and its spawner know each other by, and what is named after it on the machine. */
+function runtimeOf(stateDirectory: string): string {
+  return join(stateDirectory, 'node', 'runtime');
+}
+
+/** What runs for pods. */
 export function processesOf(stateDirectory: string): number[] {
-  const group = groupName(stateDirectory);
-  const spawner = spawnerOf(stateDirectory);
+  return processesIn(runtimeOf(stateDirectory));
+}
+
+/** Everything in control groups named after the directory, and what holds the namespaces of pods. */
+function processesIn(runtime: string): number[] {
+  const group = groupName(runtime);
+  const spawner = spawnerOf(runtime);
   const holders = (spawner === undefined ? [] : childrenOf(spawner)).filter((pid) =>
     read(`/proc/${pid}/comm`).startsWith('mountlet-pod'),
   );
@@ -60,10 +71,13 @@ export function processesOf(stateDirectory: string): number[] {
   return [...new Set([...grouped, ...holders])];
 }
 
-/** The parent of all containers of a node. */
-export function spawnerOf(stateDirectory: string): number | undefined {
-  const runtime = join(stateDirectory, 'node', 'runtime');
-  return allPids().find((pid) => /spawner\.js /.test(commandLine(pid)) && commandLine(pid).endsWith(` ${runtime}`));
+/** Of a spawner, the parent of all containers of a node. */
+function runtimeOfSpawner(pid: number): string | undefined {
+  return /spawner\.js (\S+)$/.exec(commandLine(pid))?.[1];
+}
+
+function spawnerOf(runtime: string): number | undefined {
+  return allPids().find((pid) => runtimeOfSpawner(pid) === runtime);
 }
 
 export function childrenOf(parent: number): number[] {
@@ -74,23 +88,43 @@ export function childrenOf(parent: number): number[] {
   });
 }
 
-/** For a test that has failed: it must not leave on the machine what it could not end. */
+/**
+ * For a test that has failed, or that leaves its pods to another start of their node, which never comes: nothing of a node below the
+ * directory may stay on the machine.
+ */
 export function endProcessesOf(directory: string): void {
-  for (const name of namesIn(directory)) {
-    const state = join(directory, name);
-    const spawner = spawnerOf(state);
-    for (const pid of [...processesOf(state), ...(spawner === undefined ? [] : [spawner])]) {
-      try {
-        process.kill(pid, 'SIGKILL');
-      } catch {
-        // gone meanwhile
-      }
-    }
+  const runtimes = [
+    ...namesIn(directory).map((name) => runtimeOf(join(directory, name))),
+    ...allPids().map((pid) => runtimeOfSpawner(pid) ?? ''),
+  ];
+  for (const runtime of new Set(runtimes.filter((path) => path.startsWith(`${directory}/`)))) {
+    const spawner = spawnerOf(runtime);
+    for (const pid of processesIn(runtime)) kill(pid);
+    if (spawner !== undefined) for (const pid of [...childrenOf(spawner), spawner]) kill(pid);
+    const { bridge, table } = networkNames(runtime);
+    if (interfaces().includes(bridge)) spawnSync('ip', ['link', 'delete', bridge]);
+    for (const found of tablesOf(table)) spawnSync('nft', ['delete', ...found.split(' ')]);
+    for (const group of controlGroupsOf(runtime)) removeGroup(group);
   }
 }
 
-function controlGroupsOf(stateDirectory: string): string[] {
-  const name = groupName(stateDirectory);
+function kill(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL');
+  } catch {
+    // gone meanwhile
+  }
+}
+
+/** What was killed is in its group for another moment. */
+function removeGroup(path: string): void {
+  for (let tries = 0; tries < 50 && existsSync(path); tries += 1) {
+    if (spawnSync('find', [path, '-depth', '-type', 'd', '-delete']).status !== 0) spawnSync('sleep', ['0.1']);
+  }
+}
+
+function controlGroupsOf(runtime: string): string[] {
+  const name = groupName(runtime);
   const groups = new Set<string>();
   for (const line of read('/proc/self/mountinfo').split('\n')) {
     const [before = '', after = ''] = line.split(' - ');
@@ -104,16 +138,21 @@ function controlGroupsOf(stateDirectory: string): string[] {
   return [...groups];
 }
 
-function networkOf(stateDirectory: string, isOver: boolean): string[] {
-  const { bridge, table, endPrefix } = networkNames(join(stateDirectory, 'node', 'runtime'));
-  const interfaces = read('/proc/net/dev')
-    .split('\n')
-    .map((line) => line.trim().split(':')[0] ?? '');
-  const ends = interfaces.filter((name) => name.startsWith(endPrefix));
-  if (!isOver) return ends;
+function networkOf(runtime: string, isOver: boolean): string[] {
+  const { bridge, table, endPrefix } = networkNames(runtime);
+  const ends = interfaces().filter((name) => name.startsWith(endPrefix));
+  return isOver ? [...ends, ...interfaces().filter((name) => name === bridge), ...tablesOf(table)] : ends;
+}
+
+function interfaces(): string[] {
+  const lines = read('/proc/net/dev').split('\n');
+  return lines.map((line) => line.trim().split(':')[0] ?? '');
+}
+
+/** `table ip mountlet-…`, for each family, and that of Services. */
+function tablesOf(name: string): string[] {
   const { stdout } = spawnSync('nft', ['list', 'tables'], { encoding: 'utf8' });
-  const tables = (stdout ?? '').split('\n').filter((line) => line.includes(` ${table}`));
-  return [...ends, ...interfaces.filter((name) => name === bridge), ...tables];
+  return (stdout ?? '').split('\n').filter((line) => line.includes(` ${name}`));
 }
 
 export function loopDevicesOf(stateDirectory: string): string[] {
@@ -122,8 +161,7 @@ export function loopDevicesOf(stateDirectory: string): string[] {
   );
 }
 
-function groupName(stateDirectory: string): string {
-  const runtime = join(stateDirectory, 'node', 'runtime');
+function groupName(runtime: string): string {
   return `mountlet-${createHash('sha256').update(runtime).digest('hex').slice(0, 12)}`;
 }
 

@@ -98,6 +98,25 @@ async function assertTransport(transport: Transport, path: RegExp): Promise<void
   assert.equal(methods().at(-1), wanted);
 }
 
+test('kubectl get --raw and create --raw reach the server of a node behind nodes/NAME/proxy', options, async () => {
+  const raw = (path: string): Promise<string> => kubectl(['get', '--raw', `/api/v1/nodes/${path}`]);
+  assert.equal(await raw('here/proxy/configz'), '{"kubeletconfig":{"maxPods":7}}');
+  assert.equal(await raw('here/proxy/stats/summary?only_cpu_and_memory=true'), '{"onlyCpuAndMemory":true}');
+  assert.equal(await raw(`https:here:${node.node.address.port}/proxy/metrics`), 'up 1\n');
+  const posted = ['create', '--raw', '/api/v1/nodes/here/proxy/stats/summary', '-f', '-'];
+  assert.equal(await kubectl(posted, { input: '{}' }), '{"onlyCpuAndMemory":false}');
+});
+
+test('a log that is followed behind nodes/NAME/proxy comes as it is written', options, async () => {
+  const path = '/api/v1/nodes/here/proxy/containerLogs/default/web/side?follow=true';
+  const child = start(['get', '--raw', path], 'websockets');
+  const ended = once(child, 'close');
+  const [line] = (await once(createInterface({ input: child.stdout ?? assert.fail() }), 'line')) as [string];
+  assert.equal(line, 'side');
+  child.kill('SIGKILL');
+  await ended;
+});
+
 for (const transport of ['websockets', 'spdy'] as const) {
   test(`kubectl exec over ${transport}: output, errors, exit codes, input`, options, async () => {
     const exec = ['exec', 'web', '-c', 'main', '--'];

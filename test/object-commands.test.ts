@@ -74,8 +74,12 @@ const refused = [
   { args: ['get', 'widgets'], says: /error: the server doesn't have a resource type "widgets"; it has .*configmaps/ },
   { args: ['get', 'cm', 'nope'], says: /error: configmaps "nope" not found/ },
   { args: ['get', 'cm', '../secrets'], says: /error: Cannot make a path of the name/ },
-  { args: ['apply', '-f', '-'], input: 'kind: ConfigMap\n', says: /error: <stdin>:1: apiVersion and kind must be set/ },
-  { args: ['apply', '-f', '-'], input: '- 1\n', says: /error: <stdin>:1: this is no Kubernetes object/ },
+  {
+    args: ['apply', '-f', '-'],
+    input: 'kind: ConfigMap\n',
+    says: /error: <stdin>:1:1: apiVersion and kind must be set/,
+  },
+  { args: ['apply', '-f', '-'], input: '- 1\n', says: /error: <stdin>:1:1: this is no Kubernetes object/ },
   { args: ['apply', '-f', '-'], input: 'a: [\n', says: /error: <stdin>:\d+:\d+: / },
   { args: ['apply', '-f', '-'], input: '', says: /error: no objects found/ },
   {
@@ -86,7 +90,7 @@ const refused = [
   {
     args: ['apply', '-f', '-'],
     input: 'apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: a}\n',
-    says: /^error: <stdin>:1: Widget "a": no matches for kind "Widget" in version "example.com\/v1": this API server does not have it\n$/,
+    says: /^error: <stdin>:1:1: Widget "a": no matches for kind "Widget" in version "example.com\/v1": this API server does not have it\n$/,
   },
 ];
 for (const { args, input = '', says } of refused) {
@@ -111,18 +115,33 @@ items:
     metadata: { name: bare }
     spec:
       containers: [{ name: a }]
+      restartPolicy: Often
+  - apiVersion: v1
+    kind: ConfigMap
+    metadata: { name: nested }
+    data:
+      bootstrap.yml:
+        server: { port: 80 }
   - { apiVersion: v1, kind: ConfigMap, metadata: { name: kept } }
 `;
 const refusedParts = [
-  '<stdin>:2: Widget "odd": no matches for kind "Widget" in version "example.com/v1": this API server does not have it',
-  '<stdin>:13: Pod "bare" is invalid: spec.containers[0].image: Required value',
-  '2 of 3 objects were refused; the others are applied',
+  '<stdin>:2:1: Widget "odd": no matches for kind "Widget" in version "example.com/v1": this API server does not have it',
+  '<stdin>:19:7: ConfigMap "nested": data[bootstrap.yml]: expected a string, got a map (for a file with this text write "bootstrap.yml: |", and the text indented below)',
+  '<stdin>:13:20: Pod "bare" is invalid: spec.containers[0].image: Required value',
+  '<stdin>:14:7: Pod "bare" is invalid: spec.restartPolicy: Unsupported value: "Often": supported values: "Always", "OnFailure", "Never"',
+  '3 of 4 objects were refused; the others are applied',
 ];
 
 test('what is refused is listed at the end with file and line, and the rest is applied', () => {
   const { code, stdout, stderr } = run(['apply', '-f', '-'], partly);
   assert.deepEqual([code, stdout], [1, 'configmap/kept created\n']);
   assert.equal(stderr, refusedParts.map((line) => `error: ${line}\n`).join(''));
+});
+
+test('of a key that stands twice the last counts, as kubectl reads it', () => {
+  const twice = 'apiVersion: v1\nkind: ConfigMap\nmetadata: {name: twice}\ndata: {a: "1", a: "2"}\n';
+  assert.deepEqual(run(['apply', '-f', '-'], twice), { code: 0, stdout: 'configmap/twice created\n', stderr: '' });
+  assert.match(run(['get', 'cm', 'twice', '-o', 'yaml']).stdout, /^ {2}a: "?2"?$/m);
 });
 
 test('what get prints can be applied, whatever the server wrote into it meanwhile', () => {
@@ -192,7 +211,15 @@ test('without a cluster the error says how to name one', () => {
     env: { XDG_DATA_HOME: join(directory, 'nothing') },
   });
   assert.equal(code, 1);
-  assert.match(stderr, /error: Cannot tell which API server to use: give --kubeconfig/);
+  assert.match(stderr, /error: Cannot tell which API server to use: start mountlet up, give --kubeconfig, or/);
+});
+
+test('a server that does not run is named, and why it does not answer', async () => {
+  const stopped = await startApiServerProgram(join(directory, 'stopped'));
+  await stopped.stop();
+  const { code, stderr } = mountlet(['get', 'pods', '--kubeconfig', stopped.kubeconfig]);
+  assert.equal(code, 1);
+  assert.match(stderr, /^error: Cannot connect to "https:\/\/127\.0\.0\.1:\d+": nothing listens there$/m);
 });
 
 test('a file that is broken leaves everything as it was', () => {

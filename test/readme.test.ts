@@ -1,17 +1,16 @@
 /**
  * The README keeps its word: the lines of its minute of use run as they stand, in their order, and so do those that `mountlet up`
- * suggests. In mount and network namespaces of their own, so that they find the state directory and the port that they name.
+ * suggests.
  */
 import assert from 'node:assert/strict';
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
-import { once } from 'node:events';
-import { existsSync, mkdtempSync, readFileSync, readdirSync, readlinkSync, rmSync } from 'node:fs';
+import { type ChildProcess, spawnSync } from 'node:child_process';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import { eventually, noKubectl, patienceMs } from './kubectl-program.ts';
+import { EmptyMachine } from './empty-machine.ts';
+import { eventually, noKubectl } from './kubectl-program.ts';
 import { isRoot } from './mountlet-program.ts';
 
 const project = fileURLToPath(new URL('../../', import.meta.url));
@@ -29,100 +28,11 @@ function linesOf(block: string): string[] {
 }
 
 const home = mkdtempSync(join(tmpdir(), 'mountlet-test-'));
+const surroundings = { directory: project, env: { HOME: home, EDITOR: 'sed -i s/6379/6380/' } };
 const kubectlPaths = (process.env['PATH'] ?? '')
   .split(':')
   .map((directory) => join(directory, 'kubectl'))
   .filter((path) => existsSync(path));
-
-/** A machine with nothing on it but this one's programs. */
-class EmptyMachine {
-  readonly #holder: ChildProcess;
-  readonly #environment: NodeJS.ProcessEnv = { ...process.env, HOME: home, EDITOR: 'sed -i s/6379/6380/' };
-
-  private constructor(holder: ChildProcess) {
-    this.#holder = holder;
-  }
-
-  static async open(...commands: readonly string[]): Promise<EmptyMachine> {
-    const script = ['ip link set lo up', 'mount -t tmpfs none /var/lib', ...commands, 'echo ready', 'read end'];
-    const words = ['--mount', '--net', '--propagation', 'slave', 'sh', '-c', script.join(' && ')];
-    const holder = spawn('unshare', words, { stdio: ['pipe', 'pipe', 'inherit'] });
-    const [line] = (await once(createInterface({ input: holder.stdout }), 'line')) as [string];
-    assert.equal(line, 'ready');
-    return new EmptyMachine(holder);
-  }
-
-  /** Runs a line to its end; `export` holds for the lines after it. */
-  async run(line: string): Promise<string> {
-    const [, name, value] = /^export (\w+)=(\S+)$/.exec(line) ?? [];
-    if (name !== undefined && value !== undefined) {
-      this.#environment[name] = value;
-      return '';
-    }
-    const child = this.start(line);
-    const timer = setTimeout(() => child.kill('SIGKILL'), patienceMs);
-    const output = { stdout: '', stderr: '' };
-    child.stdout?.on('data', (text: string) => (output.stdout += text));
-    child.stderr?.on('data', (text: string) => (output.stderr += text));
-    const [code] = (await once(child, 'close')) as [number | null];
-    clearTimeout(timer);
-    assert.equal(code, 0, `${line}: ${output.stdout}${output.stderr}`);
-    return output.stdout;
-  }
-
-  start(line: string): ChildProcess {
-    const words = ['--target', String(this.#holder.pid), '--mount', '--net', 'sh', '-c', `cd ${project} && ${line}`];
-    const child = spawn('nsenter', words, {
-      env: this.#environment,
-      stdio: ['ignore', 'pipe', 'pipe'],
-    });
-    child.stdout.setEncoding('utf8');
-    child.stderr.setEncoding('utf8');
-    return child;
-  }
-
-  /** `mountlet up` ends by one signal, for a second one would not let it drain; all else ends with it. */
-  async close(): Promise<void> {
-    const network = readlinkSync(`/proc/${this.#holder.pid}/ns/net`);
-    const left = (): number[] => {
-      const pids = readdirSync('/proc').filter((pid) => /^\d+$/.test(pid) && networkOf(pid) === network);
-      return pids.map(Number).filter((pid) => pid !== this.#holder.pid);
-    };
-    for (const pid of left()) if (isMountlet(pid)) end(pid, 'SIGTERM');
-    try {
-      await eventually(() => assert.deepEqual(left(), []));
-    } finally {
-      for (const pid of left()) end(pid, 'SIGKILL');
-      this.#holder.kill('SIGKILL');
-    }
-  }
-}
-
-/** And not npm or a shell with its name among their words. */
-function isMountlet(pid: number): boolean {
-  try {
-    const [, program = '', command] = readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0');
-    return /\/mountlet(\.js)?$/.test(program) && command === 'up';
-  } catch {
-    return false; // it has ended meanwhile
-  }
-}
-
-function networkOf(pid: string): string | undefined {
-  try {
-    return readlinkSync(`/proc/${pid}/ns/net`);
-  } catch {
-    return undefined; // it has ended meanwhile
-  }
-}
-
-function end(pid: number, signal: NodeJS.Signals): void {
-  try {
-    process.kill(pid, signal);
-  } catch {
-    // it has ended meanwhile
-  }
-}
 
 /** `mountlet up`, with what it has printed so far. */
 class Up {
@@ -163,7 +73,7 @@ if (skip === false) {
       encoding: 'utf8',
     });
     assert.equal(status, 0, stderr);
-    machine = await EmptyMachine.open();
+    machine = await EmptyMachine.open(surroundings);
     up = new Up(machine.start(start.join('\n')));
     await up.suggestions();
   });
@@ -203,14 +113,21 @@ if (skip === false) {
     for (const line of await up.suggestions()) await machine.run(line);
   });
 
-  test('what up suggests where there is none runs', async (t) => {
-    const bare = await EmptyMachine.open(...kubectlPaths.map((path) => `mount --bind /dev/null ${path}`));
-    t.after(async () => await bare.close());
-    const started = new Up(bare.start(start.join('\n').replace(' up ', ' up --drain ')));
-    const lines = await started.suggestions();
-    assert.ok(lines.length > 2 && lines.every((line) => line.startsWith('npx mountlet ')), lines.join('\n'));
-    for (const line of lines) await bare.run(line);
-  });
+  for (const example of ['hello', 'secret']) {
+    test(`what up suggests for ${example}.yaml where there is no kubectl runs`, async (t) => {
+      rmSync(join(project, 'change.yaml'), { force: true });
+      const hidden = kubectlPaths.map((path) => `mount --bind /dev/null ${path}`);
+      const bare = await EmptyMachine.open(surroundings, ...hidden);
+      t.after(async () => await bare.close());
+      const started = new Up(bare.start(`npx mountlet up --drain examples/${example}.yaml`));
+      const lines = await started.suggestions();
+      assert.ok(
+        lines.every((line) => line.startsWith('npx mountlet ')),
+        lines.join('\n'),
+      );
+      for (const line of lines) await bare.run(line);
+    });
+  }
 } else {
   test('the lines of the README', { skip }, () => {});
 }

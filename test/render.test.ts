@@ -410,6 +410,11 @@ const invalid: { it: string; yaml: string; says: string | RegExp }[] = [
   },
   { it: 'no pod at all', yaml: configMap('c', 'data: {}'), says: 'Cannot find a pod in these manifests' },
   {
+    it: 'a kind that is misspelled',
+    yaml: 'apiVersion: v1\nkind: Pood\nmetadata: {name: a}\n',
+    says: 'give at least one Pod or a workload with a pod template (not Pood)',
+  },
+  {
     it: 'a uid that is a path',
     yaml: plainPod('').replace('metadata: {name: web', 'metadata: {uid: ../../x, name: web'),
     says: /<stdin>:\d+:\d+: Pod "web" is invalid: metadata\.uid: Invalid value: "\.\.\/\.\.\/x"/,

@@ -1,5 +1,5 @@
 /**
- * A chart as people have it, under `mountlet up` with kubectl: all of it is taken, all of it runs, and what follows its
+ * A chart as people have it, as an argument of `mountlet up`, and with kubectl: all of it is taken, all of it runs, and what follows its
  * configuration is rolled out when that changes.
  */
 import assert from 'node:assert/strict';
@@ -12,13 +12,17 @@ import { mountlet } from './mountlet-program.ts';
 import { UpMachine, withNode } from './up-program.ts';
 
 const chart = fileURLToPath(new URL('../../test/fixtures/chart.yaml', import.meta.url));
+const documents = readFileSync(chart, 'utf8').match(/^kind: /gm)?.length;
 const machine = new UpMachine();
 before(async () => {
   if (withNode.skip !== false) return;
-  const { kubectl } = await machine.start('--node-name', 'here');
-  const { stdout, stderr } = await kubectl.run(['apply', '-f', chart]);
-  const documents = readFileSync(chart, 'utf8').match(/^kind: /gm)?.length;
-  assert.equal(stdout.match(/ created$/gm)?.length, documents, stderr);
+  // As an argument, it is applied when the node takes pods.
+  const { output, kubectl } = await machine.start('--node-name', 'here', chart);
+  await eventually(() => assert.equal(output().match(/ created$/gm)?.length, documents, output()));
+  assert.doesNotMatch(output(), /refused|^error: /m);
+  // kubectl has nothing against it either.
+  const { stdout, stderr } = await kubectl.run(['apply', '-f', chart, '-n', 'kube-public', '--dry-run=server']);
+  assert.equal(stdout.match(/ created \(server dry run\)$/gm)?.length, documents, stderr);
   assert.doesNotMatch(stderr, /^(?!Warning: ).+/m);
 });
 after(async () => {

@@ -220,6 +220,33 @@ describe('claims', { concurrency: 3 }, () => {
     await eventually(async () => assert.deepEqual(await volumesOf('default', 'early'), []));
   });
 
+  test(
+    'a class that does not wait for a pod says what it needs, and its claim is served once it does',
+    withNode,
+    async () => {
+      const { kubectl } = machine;
+      const hasty = {
+        apiVersion: 'storage.k8s.io/v1',
+        kind: 'StorageClass',
+        metadata: { name: 'hasty' },
+        provisioner: 'mountlet.dev/local-path',
+      };
+      await kubectl.apply(hasty, claim('hasty', { storageClassName: 'hasty' }), user('hasty', 'hasty'));
+      await eventually(async () =>
+        assert.match(
+          await kubectl.ok('describe pvc hasty'),
+          /ProvisioningFailed .*StorageClass "hasty" needs volumeBindingMode: WaitForFirstConsumer/,
+        ),
+      );
+      await kubectl.ok('delete storageclass hasty');
+      await kubectl.apply({ ...hasty, volumeBindingMode: 'WaitForFirstConsumer' });
+      await kubectl.running('hasty');
+      await kubectl.ok('delete pod hasty');
+      await kubectl.ok('delete pvc hasty --timeout=100s');
+      await kubectl.ok('delete storageclass hasty');
+    },
+  );
+
   test('a volume that nothing here can empty or delete says so when its claim is gone', withNode, async () => {
     const { kubectl } = machine;
     const policies = [
@@ -266,4 +293,22 @@ describe('claims', { concurrency: 3 }, () => {
     await kubectl.ok('delete pv forged --timeout=100s');
     assert.ok(existsSync(join(precious, 'file')));
   });
+});
+
+// Alone: the others make claims of the default class.
+test('a claim that was made while there was no default class gets the one there is later', withNode, async () => {
+  const { kubectl } = machine;
+  const annotation = 'storageclass.kubernetes.io/is-default-class';
+  await kubectl.ok(`annotate storageclass local-path ${annotation}-`);
+  await kubectl.apply(claim('early'), user('early', 'early'));
+  await eventually(async () =>
+    assert.match(await kubectl.ok('describe pvc early'), /FailedBinding .*no storage class is set/),
+  );
+  await kubectl.ok(`annotate storageclass local-path ${annotation}=true`);
+  await kubectl.until('pvc/early', '{.spec.storageClassName}', 'local-path');
+  await kubectl.until('pvc/early', '{.status.phase}', 'Bound');
+  await kubectl.running('early');
+  await kubectl.ok('delete pod early');
+  await kubectl.ok('delete pvc early --timeout=100s');
+  await eventually(async () => assert.deepEqual(await volumesOf('default', 'early'), []));
 });

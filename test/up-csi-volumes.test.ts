@@ -4,6 +4,7 @@ import { existsSync, mkdirSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { DriverProcess } from '../src/testing/csi/driver-process.ts';
+import type { LoggedCall } from '../src/testing/csi/driver-log.ts';
 import type { DriverScript } from '../src/testing/csi/driver-script.ts';
 import { VolumeTable } from '../src/testing/csi/driver-volumes.ts';
 import type { Summary } from '../src/stats/summary.ts';
@@ -216,6 +217,57 @@ describe('volumes of a driver', { skip }, () => {
     await kubectl.ok('delete pod faulty');
     await eventually(() => assert.deepEqual(inUse('faulty'), []));
     script();
+  });
+
+  test('what a CSIDriver and a volume ask for is done, and what is secret of it is in no Event', async () => {
+    const { kubectl } = machine;
+    make('asked');
+    await kubectl.ok('create secret generic phrase --from-literal=phrase=open-sesame-and-more');
+    const patchDriver = (spec: object): Promise<string> =>
+      kubectl.ok(['patch', 'csidriver', name, '--type=merge', '-p', JSON.stringify({ spec })]);
+    await patchDriver({ tokenRequests: [{ audience: 'vault' }], requiresRepublish: true, fsGroupPolicy: 'File' });
+    // Of many nodes: without that policy its files would keep their group.
+    const many = { accessModes: ['ReadWriteMany'] };
+    const [volume, claim] = claimed('asked') as [{ spec: { csi: object } }, { spec: object }];
+    const csi = { ...volume.spec.csi, nodeStageSecretRef: { name: 'phrase', namespace: 'default' } };
+    const user = pod(
+      'asked',
+      { script: 'sleep 1000', volumeMounts: [mountAt('data', '/data')] },
+      { ...claimOf('asked'), securityContext: { fsGroup: 3000 } },
+    );
+    const refuse = (method: string): void =>
+      script({ faults: [{ method, volume: 'asked', code: 'INTERNAL', message: `${method}: {secrets} is wrong` }] });
+    const isRefused = (method: string): Promise<void> =>
+      eventually(async () => {
+        const events = await kubectl.ok('describe pod asked');
+        assert.match(events, new RegExp(`FailedMount .*${method}: .*\\[redacted\\].* is wrong`));
+        assert.doesNotMatch(events + machine.up.output(), /sesame|eyJ/);
+      });
+    refuse('NodeStageVolume');
+    await kubectl.apply(
+      { ...volume, spec: { ...volume.spec, ...many, mountOptions: ['noatime'], csi } },
+      { ...claim, spec: { ...claim.spec, ...many } },
+      user,
+    );
+    await isRefused('NodeStageVolume');
+    refuse('NodePublishVolume');
+    await isRefused('NodePublishVolume');
+    script();
+    await kubectl.running('asked');
+    const done = (wanted: string): readonly LoggedCall[] =>
+      theDriver()
+        .log.calls()
+        .filter(({ method, volume: id, code }) => method === wanted && id === 'asked' && code === 'OK');
+    assert.deepEqual(done('NodeStageVolume').at(-1)?.secrets, ['phrase']);
+    const publications = done('NodePublishVolume');
+    assert.deepEqual(publications.at(-1)?.secrets, ['csi.storage.k8s.io/serviceAccount.tokens']);
+    assert.match(await kubectl.exec('asked', 'cat', '/proc/mounts'), / \/data ext4 rw\S*,noatime/);
+    assert.equal(statSync(join(await machine.up.volume('asked', 'csi', 'asked'), 'mount')).gid, 3000);
+    await kubectl.ok('annotate pod asked look=again');
+    await eventually(() => assert.ok(done('NodePublishVolume').length > publications.length));
+    await kubectl.ok('delete pod asked');
+    await eventually(() => assert.deepEqual(inUse('asked'), []));
+    await patchDriver({ tokenRequests: null, requiresRepublish: false, fsGroupPolicy: null });
   });
 
   test('a driver that is gone while its volume is mounted takes it away when it is back', async () => {

@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { temporaryDirectory } from '../src/testing/machine/temporary-directory.ts';
 import { eventually } from './kubectl-program.ts';
+import { pod } from './manifests.ts';
 import { isRoot, mountlet, program, rootDirectory } from './mountlet-program.ts';
 import { UpMachine, withNode } from './up-program.ts';
 
@@ -69,12 +70,28 @@ test('of files with something that is refused the rest is applied, and up goes o
   t.after(() => machine.end());
   const file = join(machine.directory, 'mixed.yaml');
   const objects = ['kind: ConfigMap, apiVersion: v1', 'kind: Widget, apiVersion: example.com/v1'];
-  writeFileSync(file, objects.map((type) => `{${type}, metadata: {name: mixed}}\n`).join('---\n'));
+  const nested = '{kind: ConfigMap, apiVersion: v1, metadata: {name: nested}, data: {a.yml: {port: 1}}}\n';
+  writeFileSync(file, [...objects.map((type) => `{${type}, metadata: {name: mixed}}\n`), nested].join('---\n'));
   const started = await machine.start(file);
   await eventually(() => assert.match(started.output(), /^configmap\/mixed created$/m));
-  await eventually(() => assert.match(started.output(), /mixed\.yaml:3: Widget "mixed": no matches for kind "Widget"/));
-  assert.match(started.output(), /1 of 2 objects were refused; the others are applied/);
+  await eventually(() =>
+    assert.match(started.output(), /mixed\.yaml:3:1: Widget "mixed": no matches for kind "Widget"/),
+  );
+  await eventually(() => assert.match(started.output(), /2 of 3 objects were refused; the others are applied/));
+  assert.match(started.output(), /mixed\.yaml:5:\d+: ConfigMap "nested": data\[a\.yml\]: .* write "a\.yml: \|"/);
   assert.equal(await started.kubectl.ok('get cm mixed -o name'), 'configmap/mixed\n');
+});
+
+test('up shows a pod that runs, and not one whose program is not there', withNode, async (t) => {
+  const machine = new UpMachine();
+  t.after(() => machine.end());
+  const file = join(machine.directory, 'pods.yaml');
+  const pods = [pod('absent', { command: ['no-such-program'] }), pod('works', { script: 'exec sleep 1000' })];
+  writeFileSync(file, pods.map((object) => JSON.stringify(object)).join('\n---\n'));
+  const started = await machine.start(file);
+  await eventually(() => assert.match(started.output(), /^pod default\/works is running; its volumes:$/m));
+  await eventually(() => assert.match(started.output(), /absent: Failed: Error: exec: "no-such-program": executable/));
+  assert.doesNotMatch(started.output(), /^pod default\/absent is running/m);
 });
 
 test('a key file that is damaged is named, and nothing of it is shown', (t) => {
@@ -107,6 +124,7 @@ test('doctor says what this machine can do', () => {
   assert.equal(code, 0);
   assert.match(stdout, /^(yes|no ) {2}/m);
   assert.match(stdout, /What pods do not have here with --runtime process:/);
+  assert.match(stdout, /with the process runtime the Services of mountlet up answer|Services do not answer/);
   const answer = JSON.parse(mountlet(['doctor', '-o', 'json']).stdout) as { findings: { name: string }[] };
   assert.ok(answer.findings.length > 3);
 });

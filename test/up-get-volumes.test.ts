@@ -67,6 +67,9 @@ before(async () => {
     podOf('old', { glusterfs: { endpoints: 'gluster', path: 'data' } }),
     podOf('old-claim', { persistentVolumeClaim: { claimName: 'san' } }),
     podOf('moved', { awsElasticBlockStore: { volumeID: 'vol-1' } }),
+    podOf('certified', {
+      projected: { sources: [{ podCertificate: { signerName: 'example.com/s', keyType: 'ED25519', keyPath: 'key' } }] },
+    }),
     // The way to the whole machine that hostPath offers.
     pod('host', { volumeMounts: [mountAt('host', '/host')] }, { volumes: [{ name: 'host', hostPath: { path: '/' } }] }),
   );
@@ -193,6 +196,10 @@ describe('get volumes', { concurrency: 2 }, () => {
     {
       name: 'moved',
       says: /FailedAttachVolume .*CSINode \S+ does not contain driver ebs\.csi\.aws\.com/,
+    },
+    {
+      name: 'certified',
+      says: /FailedMount .*sources\[0\]\.podCertificate of signer "example\.com\/s": this node requests no certificates for pods/,
     },
   ];
   for (const { name, says } of kinds) {

@@ -58,8 +58,8 @@ test('a static pod runs, is mirrored, follows its folder, and goes with its file
   writeFileSync(join(folder, 'pod.yaml'), '{"apiVersion": "v1", "kind": "Po');
   writeFileSync(join(folder, 'config.yaml'), 'data: [');
   await eventually(() => {
-    assert.match(output(), /pod\.yaml: .*what it said before still holds/);
-    assert.match(output(), /config\.yaml: .*what it said before still holds/);
+    assert.match(output(), /error: pod\.yaml:1:\d+: .*; what it said before still holds$/m);
+    assert.match(output(), /error: config\.yaml:1:\d+: .*; what it said before still holds$/m);
   });
   await inside('two');
   assert.equal(await kubectl.ok(['get', 'pod', 'web-here', '-o', id]), before, 'the same container');

@@ -92,6 +92,9 @@ describe('the life of a pod', { concurrency: 4 }, () => {
       assert.match(await kubectl.ok(posted, { input: '{}' }), /"nodeName"/);
       const less = await kubectl.ok([...node, '/stats/summary?only_cpu_and_memory=true']);
       assert.doesNotMatch(less, /capacityBytes|"network"/);
+      const behind = `/api/v1/${await kubectl.ok('get nodes -o name').then((name) => name.trim().replace('node/', 'nodes/'))}/proxy`;
+      assert.match(await kubectl.ok(['get', '--raw', `${behind}/stats/summary`]), /"nodeName":/);
+      assert.match(await kubectl.ok(['get', '--raw', `${behind}/configz`]), /"kubeletconfig":/);
       assert.match(
         await kubectl.ok('top nodes'),
         /^NAME +CPU\(cores\) +CPU\(%\) +MEMORY.*\n\S+ +\d+m +\d+% +\d+Mi +\d+%/,

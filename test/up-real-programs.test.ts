@@ -11,7 +11,6 @@ import type { IncomingMessage } from 'node:http';
 import { get } from 'node:https';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { issueServerCertificate, makeAuthority } from '../src/apiserver/identity/certificates.ts';
 import { eventually, noKubectl, type Kubectl } from './kubectl-program.ts';
 import { configMap, mountAt, pod, secret } from './manifests.ts';
@@ -188,23 +187,6 @@ async function keepsDataOverRestart(kubectl: Kubectl): Promise<void> {
 describe('real programs', { concurrency: 2 }, () => {
   test('nginx serves TLS and takes its new configuration and certificate', withPrograms('nginx'), async () => {
     await servesAndReloads(machine.kubectl, 'root');
-  });
-
-  test('the examples run what they name', withPrograms('redis-server'), async () => {
-    const { kubectl } = machine;
-    await kubectl.ok('create namespace examples');
-    const files = ['redis', 'secret'].map((name) =>
-      fileURLToPath(new URL(`../../examples/${name}.yaml`, import.meta.url)),
-    );
-    await kubectl.ok(['apply', '-n', 'examples', ...files.flatMap((file) => ['-f', file])]);
-    await eventually(async () => {
-      const shown = await kubectl.ok('exec -n examples redis -- redis-cli config get maxmemory');
-      assert.equal(shown, 'maxmemory\n2097152\n');
-    });
-    // Its script ends where the file and the variable differ.
-    await kubectl.ok('wait -n examples pod/worker pod/redis --for=condition=Ready --timeout=100s');
-    const restarts = '{.items[*].status.containerStatuses[0].restartCount}';
-    assert.equal(await kubectl.ok(['get', 'pods', '-n', 'examples', '-o', `jsonpath=${restarts}`]), '0 0');
   });
 
   test(

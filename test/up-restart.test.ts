@@ -4,7 +4,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { eventually } from './kubectl-program.ts';
-import { configMap, mountAt, pod } from './manifests.ts';
+import { configMap, containerOf, mountAt, pod } from './manifests.ts';
 import { UpMachine, withNode } from './up-program.ts';
 
 interface ShownPod {
@@ -101,6 +101,57 @@ for (const end of ['stop', 'kill'] as const) {
     },
   );
 }
+
+test('a rollout that kill -9 interrupts goes on after the restart, and makes no pod twice', withNode, async (t) => {
+  const machine = new UpMachine();
+  t.after(async () => {
+    await machine.kubectl.run('delete deploy web --cascade=foreground'.split(' '));
+    await machine.end();
+  });
+  const { kubectl } = await machine.start();
+  const replicas = 4;
+  const template = (version: string): object => ({
+    metadata: { labels: { app: 'web' } },
+    spec: {
+      terminationGracePeriodSeconds: 0,
+      containers: [containerOf({ script: 'sleep 1000', env: [{ name: 'VERSION', value: version }] })],
+    },
+  });
+  const web = (version: string): object => ({
+    apiVersion: 'apps/v1',
+    kind: 'Deployment',
+    metadata: { name: 'web' },
+    spec: {
+      replicas,
+      minReadySeconds: 2,
+      selector: { matchLabels: { app: 'web' } },
+      strategy: { rollingUpdate: { maxSurge: 1, maxUnavailable: 0 } },
+      template: template(version),
+    },
+  });
+  await kubectl.apply(web('1'));
+  await kubectl.until('deploy/web', '{.status.availableReplicas}', String(replicas));
+  const old = (await kubectl.ok('get rs -o jsonpath={.items[*].metadata.name}')).trim();
+  await kubectl.apply(web('2'));
+  await kubectl.until('deploy/web', '{.status.updatedReplicas}', '2');
+  await machine.up.kill();
+  await machine.start();
+  assert.match(await kubectl.ok('rollout status deploy/web --timeout=100s'), /successfully rolled out/);
+  const versions = '{range .items[*]}{.spec.containers[0].env[0].value} {.status.phase},{end}';
+  await eventually(async () =>
+    assert.equal(await kubectl.ok(['get', 'pods', '-o', `jsonpath=${versions}`]), '2 Running,'.repeat(replicas)),
+  );
+  const sizes = '{range .items[*]}{.metadata.name} {.spec.replicas} {.status.replicas},{end}';
+  const sets = (await kubectl.ok(['get', 'rs', '-o', `jsonpath=${sizes}`])).split(',').filter((one) => one !== '');
+  assert.equal(sets.length, 2, String(sets));
+  const [now = ''] = sets.filter((one) => !one.startsWith(`${old} `)).map((one) => one.split(' ')[0] ?? '');
+  assert.deepEqual(sets.toSorted(), [`${old} 0 0`, `${now} ${replicas} ${replicas}`].toSorted());
+  // An Event may be lost with the program, and none is written of a pod that was not made.
+  const events = await kubectl.ok(`events --for rs/${now}`);
+  const made = events.match(/Created pod: \S+/g) ?? [];
+  assert.ok(made.length >= replicas - 1 && made.length <= replicas, events);
+  assert.equal(new Set(made).size, made.length);
+});
 
 test('--drain ends the pods with the program, and leaves nothing', withNode, async (t) => {
   const machine = new UpMachine();

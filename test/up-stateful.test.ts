@@ -117,8 +117,12 @@ describe('workloads', { concurrency: 4 }, () => {
     const pod = async (): Promise<string> =>
       (await names('get pods -l app=log --field-selector=status.phase=Running'))[0] ?? '';
     assert.equal(await envOf(await pod()), '2\n');
-    const { spec: given } = await kubectl.json<{ spec: { tolerations: { key: string }[] } }>(`get pod ${await pod()}`);
+    const { metadata, spec: given } = await kubectl.json<{
+      metadata: { labels: Record<string, string> };
+      spec: { tolerations: { key: string }[] };
+    }>(`get pod ${await pod()}`);
     assert.ok(given.tolerations.some(({ key }) => key === 'node.kubernetes.io/unschedulable'));
+    assert.deepEqual(Object.keys(metadata.labels).toSorted(), ['app', 'controller-revision-hash']);
     assert.match(await kubectl.ok('rollout history ds/log'), /\n1 +<none>\n2 +<none>/);
     assert.match(await kubectl.ok('rollout undo ds/log --to-revision=1'), /daemonset.apps\/log rolled back/);
     await kubectl.ok('rollout status ds/log --timeout=100s');

@@ -327,26 +327,6 @@ for (const [protocol, connect] of [
       assert.equal((await client.send(`${maps}/new`, { headers })).headers['content-type'], 'application/json');
     });
 
-    test('unknown and doubled fields are refused, warned of or dropped, as the client wishes', async () => {
-      const body = '{"metadata":{"name":"odd"},"dta":{},"data":{"a":"1","a":"2"}}';
-      const strict = await client.send(`${maps}?fieldValidation=Strict`, { method: 'POST', body });
-      assert.equal(
-        strict.json.message,
-        'ConfigMap in version "v1" cannot be handled as a ConfigMap: strict decoding error: unknown field "dta", duplicate field "data.a"',
-      );
-      const warned = await client.send(maps, { method: 'POST', body });
-      assert.equal(warned.status, 201);
-      assert.match(String(warned.headers['warning']), /299 - "unknown field \\"dta\\""/);
-      assert.match(String(warned.headers['warning']), /299 - "duplicate field \\"data.a\\""/);
-      assert.equal(warned.json.dta, undefined);
-      const patch = { method: 'PATCH', headers: merge, body: '{"tada":1}' };
-      assert.match(
-        (await client.send(`${maps}/odd?fieldValidation=Strict`, patch)).json.message,
-        /strict decoding error: unknown field "tada"/,
-      );
-      assert.equal((await client.send(`${maps}/odd?fieldValidation=Ignore`, patch)).headers['warning'], undefined);
-    });
-
     test('a dry run answers as if and stores nothing', async () => {
       const { revision } = server.store;
       const answer = await client.send(`${maps}?dryRun=All`, { method: 'POST', body: configMap('dry') });

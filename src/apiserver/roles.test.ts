@@ -281,6 +281,15 @@ test('impersonation needs a permission for each part', async () => {
     await as({ ...eve, 'impersonate-extra-scopes': 'all' }),
     cannot(`userextras.${authentication} "all"`, 'userextras/scopes', authentication),
   );
+  const extras = { apiGroups: [authentication], resources: ['userextras/scopes'], resourceNames: ['all'] };
+  await send(`${api}/clusterroles/as-eve`, {
+    method: 'PATCH',
+    body: { rules: [...rules, { ...extras, verbs: ['impersonate'] }] },
+    headers: { 'content-type': 'application/merge-patch+json' },
+  });
+  assert.equal((await as({ ...eve, 'impersonate-extra-scopes': 'all' }))[0], 200);
+  assert.equal((await as({ ...eve, 'impersonate-extra-scopes': 'more' }))[0], 403);
+  assert.equal((await as({ ...eve, 'impersonate-extra-other': 'all' }))[0], 403);
 });
 
 test('default roles are kept at each start, but for what says that it is not to be', async () => {

@@ -16,7 +16,7 @@ import type { LogLevel } from '../agent/node/notices.ts';
 import { errorCode, messageOf } from '../base/errors.ts';
 import { type ClusterAccess, clusterAccess } from '../client/credentials/cluster-access.ts';
 import { type ClusterOptions, machineAccess } from './cluster-client.ts';
-import { logPrinter, notePrinter, noticePrinter } from './log-printer.ts';
+import { logPrinter, notePrinter, noticePrinter, statePrinter } from './log-printer.ts';
 import { type SandboxOptions, defaultStateDirectory, secretDirectories } from './options.ts';
 import { showJson } from './rendered-list.ts';
 import { type LogFormat, colorsFor, exitCode, showText, reportingErrors, untilSignal } from './terminal.ts';
@@ -50,8 +50,8 @@ export function agentCommand(options: AgentOptions): Promise<number> {
     const machine = { rootDirectory: join(defaultStateDirectory(), 'agent'), containerLogs: '/var/log/pods' };
     const wanted = settingsOf(options, machine, {}, note);
     const stop = new AbortController();
-    const say = (text: string): void => void (options.logFormat === 'text' && process.stdout.write(text));
-    const stopped = stopAtSignal(stop, options.drain, say);
+    const tell = statePrinter(options.logFormat);
+    const stopped = stopAtSignal(stop, options.drain, tell);
     const cluster = await clusterOrNone(options, wanted, note);
     // Without a cluster there is nobody to serve beyond this machine, and nobody who could say who a client is.
     const settings = cluster === undefined ? settingsOf(options, machine, { address: '127.0.0.1' }, () => {}) : wanted;
@@ -69,9 +69,8 @@ export function agentCommand(options: AgentOptions): Promise<number> {
       stop.signal,
     );
     const whose = cluster === undefined ? 'without an API server' : `of ${cluster.endpoint.url.origin}`;
-    const ready = `node ${settings.nodeName} ${whose} is running; volumes are below ${settings.rootDirectory}/pods`;
-    const line = { time: new Date().toISOString(), level: 'info', kind: 'NodeRunning', message: ready };
-    process.stdout.write(`${options.logFormat === 'json' ? JSON.stringify(line) : ready}\n`);
+    const where = `volumes are below ${settings.rootDirectory}/pods`;
+    tell('NodeRunning', `node ${settings.nodeName} ${whose} is running; ${where}`);
     try {
       await Promise.race([node.ended, stopped]);
     } finally {
@@ -79,7 +78,7 @@ export function agentCommand(options: AgentOptions): Promise<number> {
       await Promise.allSettled([node.ended]);
       await node.close();
       await node.ended;
-      say(farewell(options.drain));
+      tellStopped(tell, options.drain);
     }
   }, options.logFormat);
 }
@@ -88,15 +87,17 @@ export function agentCommand(options: AgentOptions): Promise<number> {
 export async function stopAtSignal(
   stop: AbortController,
   drains: boolean | undefined,
-  say: (text: string) => void,
+  tell: (kind: string, message: string) => void,
 ): Promise<void> {
   await untilSignal();
   stop.abort();
-  if (drains === true) say('ending all pods, each within its grace period; Ctrl-C again leaves what is left running\n');
+  if (drains !== true) return;
+  tell('NodeDraining', 'ending all pods, each within its grace period; Ctrl-C again leaves what is left running');
 }
 
-export function farewell(drains = false): string {
-  return drains ? 'stopped; all pods have ended\n' : 'stopped; pods keep running, and the next start adopts them\n';
+export function tellStopped(tell: (kind: string, message: string) => void, drains = false): void {
+  const pods = drains ? 'all pods have ended' : 'pods keep running, and the next start adopts them';
+  tell('NodeStopped', `stopped; ${pods}`);
 }
 
 /** The command line takes precedence over the file. */

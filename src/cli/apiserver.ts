@@ -27,6 +27,7 @@ export async function apiServerCommand(options: ApiServerOptions): Promise<numbe
         directory: resolve(options.data),
         ...parseListen(options.listen),
         loops: chosenLoops(options),
+        servicesProblem: () => 'mountlet apiserver has no proxy and no DNS for them, as mountlet up has',
         kubeletInsecure: options.kubeletInsecure === true,
         disablesForceDetachOnTimeout: options.disableForceDetachOnTimeout === true,
       },

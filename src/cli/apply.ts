@@ -31,16 +31,19 @@ export async function printApplied(
   objects: AsyncIterable<AppliedObject>,
   print: (text: string) => void,
 ): Promise<{ readonly applied: number; readonly problems: readonly string[] }> {
-  const refused: string[] = [];
+  const all: string[] = [];
   let applied = 0;
-  for await (const { name, outcome, problem } of objects) {
-    if (problem !== undefined) refused.push(problem);
-    else {
+  let refused = 0;
+  for await (const { name, outcome, problems } of objects) {
+    if (problems === undefined) {
       print(`${name} ${outcome}\n`);
       applied += 1;
+    } else {
+      all.push(...problems);
+      refused += 1;
     }
   }
-  const isPart = refused.length > 0 && applied > 0;
-  const summary = `${refused.length} of ${refused.length + applied} objects were refused; the others are applied`;
-  return { applied, problems: isPart ? [...refused, summary] : refused };
+  const isPart = refused > 0 && applied > 0;
+  const summary = `${refused} of ${refused + applied} objects were refused; the others are applied`;
+  return { applied, problems: isPart ? [...all, summary] : all };
 }

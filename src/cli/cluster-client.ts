@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { accessDeps } from '../agent/machine/cluster.ts';
 import { systemClock } from '../base/clock.ts';
-import { messageOf } from '../base/errors.ts';
+import { OperatingError, messageOf } from '../base/errors.ts';
 import { type ApiClient, apiClientDefaults, connectApiClient } from '../client/api/api-client.ts';
 import {
   type AccessDeps,
@@ -44,9 +44,13 @@ async function accessFor({ kubeconfig, context }: ClusterOptions): Promise<Clust
   try {
     return await clusterAccess({ kubeconfig, context }, machineAccess());
   } catch (error) {
+    if (!(error instanceof NoClusterError)) throw error;
     // No cluster was named: use the one of this machine.
     const own = join(defaultStateDirectory(), 'kubeconfig');
-    if (!(error instanceof NoClusterError) || !existsSync(own)) throw error;
+    if (!existsSync(own)) {
+      const cure = 'start mountlet up, give --kubeconfig, or set KUBECONFIG';
+      throw new OperatingError(error.reason, `Cannot tell which API server to use: ${cure}`);
+    }
     return clusterAccess({ kubeconfig: own, context }, machineAccess());
   }
 }

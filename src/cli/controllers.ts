@@ -8,7 +8,7 @@ import { type LogLevel, type LogLine, logLine } from '../agent/node/notices.ts';
 import { messageOf } from '../base/errors.ts';
 import { clusterAccess } from '../client/credentials/cluster-access.ts';
 import { type ClusterOptions, machineAccess } from './cluster-client.ts';
-import { logPrinter } from './log-printer.ts';
+import { logPrinter, statePrinter } from './log-printer.ts';
 import { type LogFormat, reportingErrors, untilSignal } from './terminal.ts';
 
 export interface ControllersOptions extends ClusterOptions {
@@ -32,8 +32,7 @@ export function controllersCommand(options: ControllersOptions): Promise<number>
     const access = await clusterAccess({ kubeconfig, context, inCluster }, machineAccess());
     const started = (): void => {
       const message = `running on ${access.endpoint.url.origin}: ${[...names, ...csiControllers].join(', ')}`;
-      const line = { time: new Date().toISOString(), level: 'info', kind: 'ControllersRunning', message };
-      process.stdout.write(`${logFormat === 'json' ? JSON.stringify(line) : message}\n`);
+      statePrinter(logFormat)('ControllersRunning', message);
     };
     const running = runClusterControllers(
       {

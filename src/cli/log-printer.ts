@@ -1,4 +1,4 @@
-/** Lines about a running node: short ones for people, or one JSON object each. To standard error: standard output is data. */
+/** Lines about a running node: short ones for people, or one JSON object each. What happens goes to standard error. */
 import { type LogLevel, type LogLine, type NotifyNode, logLine } from '../agent/node/notices.ts';
 import { type LogFormat, colorsFor, report, showText } from './terminal.ts';
 
@@ -22,6 +22,14 @@ export function logPrinter(format: LogFormat, least: LogLevel): (line: LogLine) 
         ? JSON.stringify({ time: time.toISOString(), ...line })
         : `${colors.dim(clockText(time))} ${marks[level]}${showText(message)}`;
     process.stderr.write(`${text}\n`);
+  };
+}
+
+/** Prints to standard output what has become of the command itself: a sentence, or with `json` an object. */
+export function statePrinter(format: LogFormat): (kind: string, message: string) => void {
+  return (kind, message) => {
+    const line = { time: new Date().toISOString(), level: 'info', kind, message };
+    process.stdout.write(`${format === 'json' ? JSON.stringify(line) : message}\n`);
   };
 }
 

@@ -2,6 +2,7 @@
 import { lstatSync, readdirSync, readlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import type { RunningMachine } from '../agent/embedded/up.ts';
+import type { PodStatus } from '../kube/kinds/pod/pod-status.ts';
 import type { Pod } from '../kube/kinds/pod/pod.ts';
 import { showText } from './terminal.ts';
 
@@ -34,11 +35,17 @@ const lookEveryMs = 100;
 
 async function firstRunning(pods: RunningMachine['node']['pods'], signal: AbortSignal): Promise<Pod | undefined> {
   while (!signal.aborted) {
-    const running = pods.pods().find(({ metadata: { uid = '' } }) => pods.statusOf(uid)?.phase === 'Running');
+    const running = pods.pods().find(({ metadata: { uid = '' } }) => isRunning(pods.statusOf(uid)));
     if (running !== undefined) return running;
     await new Promise((resolve) => setTimeout(resolve, lookEveryMs));
   }
   return undefined;
+}
+
+/** A pod whose container does not start has this phase too. */
+function isRunning(status: PodStatus | undefined): boolean {
+  const { phase, containerStatuses = [] } = status ?? {};
+  return phase === 'Running' && containerStatuses.some(({ state }) => state?.running !== undefined);
 }
 
 /** `volumes/<plugin>/<volume>/<files>`, as `tree` would show it. Versions are left out: they are what `..data` is for. */
@@ -76,18 +83,23 @@ function targetOf(path: string): string {
 function nextLines({ metadata, spec }: Pod, kubeconfig: string, hasKubectl: boolean): readonly string[] {
   const configMap = spec.volumes?.find((volume) => volume.configMap !== undefined)?.configMap?.name;
   const mount = spec.containers[0]?.volumeMounts?.[0]?.mountPath;
+  const namespace = metadata.namespace === 'default' ? '' : ` -n ${metadata.namespace}`;
   if (!hasKubectl) {
     const given = `--kubeconfig ${kubeconfig}`;
+    const getPods = `npx mountlet get pods${namespace} ${given}`;
+    if (configMap === undefined) return [getPods];
     return [
-      `npx mountlet get pods ${given}`,
-      ...(configMap === undefined ? [] : [`npx mountlet get configmap ${configMap} -o yaml ${given} > change.yaml`]),
+      getPods,
+      `npx mountlet get configmap ${configMap}${namespace} -o yaml ${given} > change.yaml`,
       `npx mountlet apply -f change.yaml ${given}      # after editing it: the pod has it at once`,
     ];
   }
   return [
     `export KUBECONFIG=${kubeconfig}`,
-    'kubectl get pods',
-    ...(mount === undefined ? [] : [`kubectl exec ${metadata.name} -- ls -l ${mount}`]),
-    ...(configMap === undefined ? [] : [`kubectl edit configmap ${configMap}      # the pod has it at once`]),
+    `kubectl get pods${namespace}`,
+    ...(mount === undefined ? [] : [`kubectl exec ${metadata.name}${namespace} -- ls -l ${mount}`]),
+    ...(configMap === undefined
+      ? []
+      : [`kubectl edit configmap ${configMap}${namespace}      # the pod has it at once`]),
   ];
 }

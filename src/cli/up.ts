@@ -10,8 +10,8 @@ import { systemClock } from '../base/clock.ts';
 import { OperatingError, messageOf } from '../base/errors.ts';
 import { runTask } from '../base/run-task.ts';
 import { printApplied } from './apply.ts';
-import { farewell, settingsOf, stopAtSignal } from './agent.ts';
-import { logPrinter, notePrinter, noticePrinter } from './log-printer.ts';
+import { settingsOf, stopAtSignal, tellStopped } from './agent.ts';
+import { logPrinter, notePrinter, noticePrinter, statePrinter } from './log-printer.ts';
 import {
   type LoopOptions,
   type SandboxOptions,
@@ -51,7 +51,8 @@ export function upCommand(paths: readonly string[], options: UpOptions): Promise
     const say = (text: string): void => void (options.logFormat === 'text' && process.stdout.write(text));
     const stop = new AbortController();
     const files = await readSources(paths, () => openStandardInput(stop.signal));
-    const stopped = stopAtSignal(stop, options.drain, say);
+    const tell = statePrinter(options.logFormat);
+    const stopped = stopAtSignal(stop, options.drain, tell);
     const settings = settingsOf(options, { rootDirectory: join(stateDirectory, 'node') }, nodeDefaults, note);
     if (settings.serving.certificate !== undefined || settings.serving.clientAuthorityFile !== undefined)
       note(
@@ -90,11 +91,7 @@ export function upCommand(paths: readonly string[], options: UpOptions): Promise
     );
     try {
       if (options.logFormat === 'json') {
-        print({
-          level: 'info',
-          kind: 'ServerReady',
-          message: `API server is ready at ${machine.url}; kubeconfig ${machine.kubeconfig}`,
-        });
+        tell('ServerReady', `API server is ready at ${machine.url}; kubeconfig ${machine.kubeconfig}`);
       }
       say(greet(machine, stateDirectory));
       if (settings.runtime === 'cri' && /^(127\.|::1$|localhost$)/.test(listen.host)) {
@@ -116,7 +113,7 @@ export function upCommand(paths: readonly string[], options: UpOptions): Promise
       await Promise.allSettled([machine.node.ended]);
       await machine.close();
       await machine.node.ended;
-      say(farewell(options.drain));
+      tellStopped(tell, options.drain);
     }
   }, options.logFormat);
 }

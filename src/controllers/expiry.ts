@@ -20,10 +20,11 @@ async function expire(deps: ControllerDeps, cluster: Cluster, kind: Kind, signal
   let ends = new Map<string, number>();
   let isSorted = true;
   let wake = (): void => {};
-  const stop = cluster.watch(kind, ({ key, type, object, isInitial }) => {
+  const stop = cluster.watch(kind, (change) => {
+    const { key, type, isInitial } = change;
     const isFirst = ends.size === 0;
     ends.delete(key);
-    if (type === 'put') ends.set(key, (isInitial ? lastSign(object, clock.now()) : clock.now()) + timeToLiveMs);
+    if (type === 'put') ends.set(key, (isInitial ? lastSign(change.object, clock.now()) : clock.now()) + timeToLiveMs);
     if (isInitial) isSorted = false;
     // What comes later ends later: only where there was nothing, or an old one is found, does the pause become shorter.
     if (isInitial || isFirst) wake();

@@ -553,6 +553,11 @@ test('a directory that was made and no more is removed; one with a mount and no 
   writeFileSync(join(directory, '.vol_data.json.draft'), '{');
   await node.unpublish();
   assert.equal(existsSync(directory), false);
+  // After a power failure, when nothing is mounted.
+  mkdirSync(join(directory, 'mount'), { recursive: true });
+  writeFileSync(join(directory, 'vol_data.json'), '');
+  await node.unpublish();
+  assert.equal(existsSync(directory), false);
   mkdirSync(join(directory, 'mount'), { recursive: true });
   systemMounts().mountTmpfs(join(directory, 'mount'));
   await assert.rejects(node.unpublish(), message(/unmounter failed to load volume data file/));

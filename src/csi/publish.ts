@@ -87,14 +87,14 @@ export async function publishVolume(parts: CsiParts, request: Request, signal: A
     await inWords(
       'transient',
       'mounter.SetUpAt failed to save volume info data',
-      () => writeVolumeData(directory, data),
+      () => writeVolumeData(directory, data, call.request.stagingTargetPath === ''),
       signal,
     );
   } catch (error) {
     if (made) rmdirSync(directory);
     throw error;
   }
-  removeLink(target);
+  if (!made) removeLink(target);
   try {
     await parts.calls.publish(driver, call.request, call.tokens, signal);
   } catch (error) {

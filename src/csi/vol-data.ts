@@ -101,8 +101,11 @@ export function podVolumeData(csi: CsiVolume, specVolID: string, nodeName: strin
   return { driverName, volumeHandle, specVolID, nodeName, attachmentID: attachmentName(csi, nodeName) };
 }
 
-/** On disk when it resolves: after a power failure too, somebody has to know what a driver may have made. */
-export async function writeVolumeData(directory: string, data: VolumeData): Promise<void> {
+/**
+ * `isDurable`: after a power failure too, somebody has to know what a driver may have made. Otherwise the file may be empty then,
+ * or missing: nothing is mounted any more, and what the driver has staged is on record elsewhere.
+ */
+export async function writeVolumeData(directory: string, data: VolumeData, isDurable = true): Promise<void> {
   const draft = join(directory, draftName);
   try {
     // A draft that is there may be anything: a pipe that nothing reads, or another name of a file elsewhere.
@@ -111,7 +114,7 @@ export async function writeVolumeData(directory: string, data: VolumeData): Prom
     const file = await open(draft, O_WRONLY | O_CREAT | O_EXCL, 0o666);
     try {
       await file.writeFile(`${goJson(inKeyOrder({ ...data }))}\n`);
-      await file.sync();
+      if (isDurable) await file.sync();
     } finally {
       await file.close();
     }
@@ -124,7 +127,7 @@ export async function writeVolumeData(directory: string, data: VolumeData): Prom
 /** More than any file of a kubelet has: handles have no limit of their own in the API but that of an object. */
 const fileBytesMax = 1024 * 1024;
 
-/** Undefined when there is none. Throws when it cannot be read or makes no sense. */
+/** Undefined when there is none, or an empty one. Throws when it cannot be read or makes no sense. */
 export function readVolumeData(directory: string): VolumeData | undefined {
   const path = join(directory, fileName);
   let text: string;
@@ -133,6 +136,7 @@ export function readVolumeData(directory: string): VolumeData | undefined {
     try {
       const found = fstatSync(descriptor);
       if (!found.isFile() || found.size > fileBytesMax) throw unreadable(path, 'not a file of this program');
+      if (found.size === 0) return undefined;
       text = readFileSync(descriptor, 'utf8');
     } finally {
       closeSync(descriptor);

@@ -2,11 +2,12 @@
  * Connects storage to the node and disconnects it, where only the node can, and lists a volume as attached: once a controller
  * has attached it, or at once when nothing has to be. That is the first step of every ConfigMap too.
  */
+import type { Node } from '../kube/kinds/node.ts';
 import type { PersistentVolumeClaim } from '../kube/kinds/storage/persistent-volume-claim.ts';
 import { type VolumeSpec, specName } from '../kube/references/volume-spec.ts';
 import { goQuote } from '../kube/values/go-text.ts';
 import { splitUniqueVolumeName } from '../kube/values/node-layout.ts';
-import { type DesiredMount, storageBytes } from './desired-state.ts';
+import type { DesiredMount } from './desired-state.ts';
 import { podRef } from './notices.ts';
 import {
   type OperationDeps,
@@ -70,40 +71,41 @@ export function detachedMessage(
   );
 }
 
-export function verifyAttached(deps: OperationDeps): OperationKind<VerifyAction> {
-  const { actual, node } = deps;
+export function verifyAttached({ actual, node }: OperationDeps): OperationKind<VerifyAction> {
   return {
     name: 'verify_controller_attached_volume',
     key: ({ mount: { volume } }) => ({ volume }),
-    async run({ volume: { volume, isAttachable, isReportedInUse }, mount }, signal) {
+    async run({ volume: { volume, isAttachable, isReportedInUse, claimedBytes }, mount }, signal) {
       const { spec } = mount;
       const subject = subjectOfMount(mount);
       const step = stepsOf(subject, 'VerifyControllerAttachedVolume');
-      const sizeBytes = await step(' fetching pvc failed', () => claimSize(deps, mount, signal));
       if (!isAttachable) {
         await step('.MarkVolumeAsAttachedByUniqueVolumeName failed', () =>
           actual.attached({ volume, spec, devicePath: '' }),
         );
-        return actual.initializeSize(volume, sizeBytes);
+        return actual.initializeSize(volume, claimedBytes);
       }
       if (!isReportedInUse) {
         const prefix = "Volume has not been added to the list of VolumesInUse in the node's volume status";
         throw new OperationError(prefix, subject);
       }
-      const { status } = await step(' failed fetching node from API server', () => node.read(signal));
-      const listed = status?.volumesAttached?.find(({ name }) => name === volume);
+      const listed =
+        listedIn(node.current(), volume) ??
+        listedIn(await step(' failed fetching node from API server', () => node.read(signal)), volume);
       if (listed === undefined) throw new OperationError('Volume not attached according to node status', subject);
       const { devicePath } = listed;
       const attached = await step('.MarkVolumeAsAttached failed', () => actual.attached({ spec, devicePath }));
-      actual.initializeSize(attached, sizeBytes);
+      actual.initializeSize(attached, claimedBytes);
     },
   };
 }
 
-/** Read once: a size that is known on this node is better than what the claim says. */
-async function claimSize({ actual, claims }: OperationDeps, mount: DesiredMount, signal: AbortSignal): Promise<bigint> {
-  if (mount.spec.persistentVolume?.spec.claimRef === undefined || actual.sizeOf(mount.volume) > 0n) return 0n;
-  return storageBytes((await claimOf({ claims }, mount, signal)).status?.capacity);
+/**
+ * What is known of the node is as new as the report that the volume is in use, or newer: a controller that takes the volume off
+ * the list after that finds it in use, and detaches nothing.
+ */
+function listedIn(node: Node | undefined, volume: string): { readonly devicePath: string } | undefined {
+  return node?.status?.volumesAttached?.find(({ name }) => name === volume);
 }
 
 /** The claim that the volume is bound to, as it is now. */

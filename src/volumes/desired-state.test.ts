@@ -244,10 +244,10 @@ test('a size that grows touches the pods of the volume, one that stays does not'
   const volume = world.want(one, storageSpec('disk', { capacity: { storage: '1Gi' } }));
   assert.equal(world.state.volume(volume)?.sizeBytes, 1024n ** 3n);
   world.touched.length = 0;
-  world.state.setSize(volume, 1024n ** 3n);
+  world.state.setSize(volume, 1024n ** 3n, 0n);
   assert.deepEqual(world.touched, []);
-  world.state.setSize(volume, 2n * 1024n ** 3n);
+  world.state.setSize(volume, 2n * 1024n ** 3n, 0n);
   assert.deepEqual(world.touched, [`${volume}@one`]);
-  world.state.setSize(asVolumeName('unknown'), 1n);
+  world.state.setSize(asVolumeName('unknown'), 1n, 0n);
   assert.deepEqual([...world.state.pods()], [asPodUid('one')]);
 });

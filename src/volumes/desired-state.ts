@@ -38,6 +38,8 @@ export interface DesiredVolume {
   readonly isReportedInUse: boolean;
   /** The PersistentVolume's capacity; 0 where there is none. */
   readonly sizeBytes: bigint;
+  /** What the status of its claim said of the size; 0: nothing. */
+  readonly claimedBytes: bigint;
   /** Never empty. */
   readonly mounts: ReadonlyMap<PodUid, DesiredMount>;
 }
@@ -88,6 +90,7 @@ interface VolumeEntry extends DesiredVolume {
   isAttachable: boolean;
   isReportedInUse: boolean;
   sizeBytes: bigint;
+  claimedBytes: bigint;
   readonly mounts: Map<PodUid, DesiredMount>;
 }
 
@@ -117,6 +120,7 @@ export class DesiredState {
       gid,
       isReportedInUse: false,
       sizeBytes: storageBytes(spec.persistentVolume?.spec.capacity),
+      claimedBytes: 0n,
       mounts: new Map(),
     };
     const isNew = !this.#volumes.has(volume);
@@ -207,9 +211,11 @@ export class DesiredState {
     }
   }
 
-  setSize(volume: VolumeName, sizeBytes: bigint): void {
+  setSize(volume: VolumeName, sizeBytes: bigint, claimedBytes: bigint): void {
     const entry = this.#volumes.get(volume);
-    if (entry === undefined || entry.sizeBytes === sizeBytes) return;
+    if (entry === undefined) return;
+    entry.claimedBytes = claimedBytes;
+    if (entry.sizeBytes === sizeBytes) return;
     entry.sizeBytes = sizeBytes;
     this.#touchAll(entry);
   }

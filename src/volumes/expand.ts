@@ -141,8 +141,11 @@ export class NodeExpander implements MountExpander {
     const { mount } = expansion;
     const { persistentVolume } = mount.spec;
     if (mount.plugin.expand === undefined || persistentVolume?.spec.claimRef === undefined) return;
+    const newSize = storageOf(persistentVolume.spec.capacity);
+    // It was as large as this when it was attached, and it never shrinks.
+    if (this.#deps.actual.sizeOf(mount.volume) >= newSize.value()) return;
     const claim = await this.#readClaim(mount, signal);
-    const [oldSize, newSize] = [storageOf(claim.status?.capacity), storageOf(persistentVolume.spec.capacity)];
+    const oldSize = storageOf(claim.status?.capacity);
     if (oldSize.compare(newSize) >= 0) return;
     if (mount.spec.readOnly) return this.#refuseReadOnly(mount, claim);
     const { done, sizeBytes } = await this.#grow({ ...expansion, claim, oldSize, newSize }, signal);

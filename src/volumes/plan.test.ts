@@ -86,7 +86,7 @@ class World {
     if (wants === undefined) this.desired.forget({ volume, podUid });
     else for (let revision = 1; revision < wants; revision += 1) this.desired.refresh({ volume, podUid });
     if (reported === true) this.desired.markReportedInUse(new Set([volume]));
-    if (sizeWanted !== undefined) this.desired.setSize(volume, sizeWanted);
+    if (sizeWanted !== undefined) this.desired.setSize(volume, sizeWanted, 0n);
     return volume;
   }
 

@@ -277,8 +277,9 @@ export class Populator {
   /** A volume that grew is grown on the node too, unless this pod may not write to it. */
   #noteSize(volume: VolumeName, { spec, claim }: ResolvedVolume): void {
     if (spec.persistentVolume === undefined || claim === undefined || spec.readOnly) return;
-    this.#deps.desired.setSize(volume, storageBytes(spec.persistentVolume.spec.capacity));
-    this.#deps.actual.initializeSize(volume, storageBytes(claim.status?.capacity));
+    const claimedBytes = storageBytes(claim.status?.capacity);
+    this.#deps.desired.setSize(volume, storageBytes(spec.persistentVolume.spec.capacity), claimedBytes);
+    this.#deps.actual.initializeSize(volume, claimedBytes);
   }
 
   #removeGone(podUid: PodUid): void {

@@ -2,22 +2,25 @@
  * Puts manifests on an API server by server-side apply: `mountlet apply`, and `mountlet up FILE`. What an object may be is the
  * server's to judge; here only the order and the words are.
  */
+import { resources } from '../../apiserver/resources/resources.ts';
 import { OperatingError } from '../../base/errors.ts';
 import type { ApiClient } from '../../client/api/api-client.ts';
 import { ApiError, NotFoundError } from '../../client/api/api-errors.ts';
 import { type DiscoveredResources, UnknownKindError } from '../../client/discovery.ts';
 import type { ManifestFile } from '../../kube/manifests/manifests.ts';
-import { parseYamlDocuments } from '../../kube/manifests/yaml-documents.ts';
+import { type Position, parseYamlDocuments } from '../../kube/manifests/yaml-documents.ts';
 import { isRecord } from '../../kube/schema/equality.ts';
-import type { FieldPath } from '../../kube/schema/schema.ts';
+import { placeOf, showPath } from '../../kube/schema/field-errors.ts';
+import { apiVersionsOf } from '../../kube/schema/kind.ts';
+import { type FieldPath, type ShapeProblem, decode } from '../../kube/schema/schema.ts';
 
 export interface AppliedObject {
   /** `configmap/web`. */
   readonly name: string;
   readonly namespace: string | undefined;
   readonly outcome: 'created' | 'configured' | 'unchanged' | 'refused';
-  /** Why it was refused, with the place in the file. */
-  readonly problem?: string;
+  /** Why it was refused, each with its place in the file. */
+  readonly problems?: readonly string[];
 }
 
 interface Manifest {
@@ -47,20 +50,16 @@ export async function* applyManifests(
   const manifests = files.flatMap(readManifest).toSorted((a, b) => rank(a) - rank(b));
   if (manifests.length === 0) throw new OperatingError('ManifestUnusable', 'no objects found in these manifests');
   for (const manifest of manifests) {
-    const { locate, kind, metadata } = manifest;
+    const { kind, metadata } = manifest;
     try {
       yield await apply(manifest, namespace, client, kinds, signal);
     } catch (error) {
       if (!(error instanceof ApiError) && !(error instanceof UnknownKindError)) throw error;
-      // The server names an object and a field; their author needs the place in the file.
-      const [cause] = error instanceof ApiError ? error.causes : [];
-      const where = locate(cause === undefined ? [] : pathOf(cause.field ?? ''));
-      const about = error instanceof UnknownKindError ? `${kind} "${metadata.name}": ` : '';
       yield {
         name: `${kind.toLowerCase()}/${metadata.name}`,
         namespace: metadata.namespace ?? namespace,
         outcome: 'refused',
-        problem: `${where}: ${about}${error.message}`,
+        problems: problemsOf(manifest, error),
       };
     }
   }
@@ -90,6 +89,28 @@ async function apply(
   };
 }
 
+/** The server names an object and fields; their author needs the places in the file. */
+function problemsOf(manifest: Manifest, error: ApiError | UnknownKindError): readonly string[] {
+  const { locate, kind, metadata } = manifest;
+  const who = `${kind} "${metadata.name}"`;
+  if (error instanceof UnknownKindError) return [`${locate([])}: ${who}: ${error.message}`];
+  const misfits = misfitsOf(manifest, error);
+  if (misfits.length > 0) {
+    return misfits.map(({ path, message }) => `${locate(placeOf({ path }))}: ${who}: ${showPath(path)}: ${message}`);
+  }
+  const { causes, message: text } = error;
+  const [invalid] = /^.*? is invalid: /.exec(text) ?? [];
+  if (causes.length < 2 || invalid === undefined) return [`${locate(pathOf(causes[0]?.field ?? ''))}: ${text}`];
+  return causes.map(({ field = '', message }) => `${locate(pathOf(field))}: ${invalid}${field}: ${message}`);
+}
+
+/** What a server could not even decode it names without advice, and some quote the value, which may be a Secret's. */
+function misfitsOf({ apiVersion, kind, object }: Manifest, { message }: ApiError): readonly ShapeProblem[] {
+  if (!message.startsWith('failed to create typed patch object')) return [];
+  const known = resources.find((one) => one.kind === kind && apiVersionsOf(one).includes(apiVersion));
+  return known === undefined ? [] : decode(known.shape, object).problems;
+}
+
 /** `spec.containers[0].image` and `data[app.conf]` as the steps that they are. */
 function pathOf(field: string): FieldPath {
   return [...field.matchAll(/\[([^\]]*)\]|[^.[\]]+/g)].map(([name, inBrackets = name]) =>
@@ -102,19 +123,20 @@ function rank({ kind }: Manifest): number {
   return kind === 'Namespace' ? 0 : kind === 'Pod' ? 2 : 1;
 }
 
+/** As kubectl reads it: of a key that stands twice the last counts. */
 function readManifest({ name, text }: ManifestFile): Manifest[] {
-  return parseYamlDocuments(text).flatMap((document) => {
-    const { value, problems } = document;
-    const [problem] = problems;
-    if (problem !== undefined) {
-      throw new OperatingError(
-        'ManifestUnusable',
-        `${name}:${problem.position.line}:${problem.position.column}: ${problem.message}`,
-      );
-    }
-    if (value === undefined || value === null) return [];
-    return objectsOf((path) => `${name}:${document.locate(path).line}`, value, []);
-  });
+  const at = ({ line, column }: Position): string => `${name}:${line}:${column}`;
+  const documents = parseYamlDocuments(text);
+  const problems = documents
+    .flatMap((document) => document.problems)
+    .filter(({ repeatedKey }) => repeatedKey === undefined);
+  if (problems.length > 0) {
+    const lines = problems.map(({ position, message }) => `${at(position)}: ${message}`);
+    throw new OperatingError('ManifestUnusable', lines.join('\n'));
+  }
+  return documents
+    .filter(({ value }) => value !== undefined && value !== null)
+    .flatMap((document) => objectsOf((path) => at(document.locate(path)), document.value, []));
 }
 
 type Locate = (path: FieldPath) => string;

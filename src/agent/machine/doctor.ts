@@ -85,7 +85,7 @@ async function examineNetwork(): Promise<Finding> {
     available: problem === undefined,
     consequence:
       problem === undefined
-        ? `Pods have addresses and ports of their own, and the Services of mountlet up answer. ${forwarding}`
+        ? `Pods have addresses and ports of their own, and with the process runtime the Services of mountlet up answer. ${forwarding}`
         : `All pods have the network of the machine, and Services do not answer: ${problem}`,
   };
 }

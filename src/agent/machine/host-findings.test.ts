@@ -63,6 +63,6 @@ test('a directory is hidden unless it or one above it is shown', () => {
   });
   assert.match(
     files?.consequence ?? '',
-    /^Containers find the programs of your PATH\. Of \/nix, \/usrlocal containers see nothing\.$/,
+    /^Containers find the programs of your PATH\. Of \/nix, \/usrlocal containers see nothing: --host-path DIR shows one more, --host-files all everything\.$/,
   );
 });

@@ -58,16 +58,14 @@ function files({ directories, programDirectories, shownDirectories }: HostFacts)
     [...shownDirectories, ...ownDirectories].some((shown) => path === shown || path.startsWith(`${shown}/`));
   const hidden = directories.filter((path) => !isShown(path)).sort();
   const unseen = [...new Set(programDirectories.filter((path) => !isShown(path)))].sort();
-  const content = hidden.length === 0 ? '' : `Of ${hidden.join(', ')} containers see nothing.`;
-  return {
-    name: 'host directories',
-    available: unseen.length === 0,
-    consequence:
-      unseen.length === 0
-        ? `Containers find the programs of your PATH. ${content}`.trimEnd()
-        : `${content} The programs in ${unseen.join(', ')} are not found there.`.trimStart(),
-    cure: '--host-path DIR shows one more, --host-files all everything.',
-  };
+  const cure = '--host-path DIR shows one more, --host-files all everything.';
+  const nothing = hidden.length === 0 ? '' : `Of ${hidden.join(', ')} containers see nothing`;
+  if (unseen.length === 0) {
+    const consequence = `Containers find the programs of your PATH.${nothing && ` ${nothing}: ${cure}`}`;
+    return { name: 'host directories', available: true, consequence };
+  }
+  const consequence = `${nothing && `${nothing}. `}The programs in ${unseen.join(', ')} are not found there.`;
+  return { name: 'host directories', available: false, consequence, cure };
 }
 
 function fileSystems({ missingPackages }: HostFacts): Finding {

@@ -63,8 +63,8 @@ const cases: readonly { readonly notice: NodeNotice; readonly line: string | und
     line: 'warning: pod shop/web: FailedMount: no',
   },
   {
-    notice: { kind: 'ManifestRefused', file: 'a.yaml', message: 'half', keepsLastGood: true },
-    line: 'error: a.yaml: half; what it said before still holds',
+    notice: { kind: 'ManifestRefused', message: 'a.yaml:2:1: half', keepsLastGood: true },
+    line: 'error: a.yaml:2:1: half; what it said before still holds',
   },
   { notice: { kind: 'ManifestAccepted', file: 'a.yaml' }, line: 'info: a.yaml is valid again' },
   {

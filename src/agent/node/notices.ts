@@ -120,8 +120,7 @@ const rows: { readonly [Kind in NodeNotice['kind']]: Row<Of<Kind>> } = {
   HousekeepingFailed: { level: 'warning', line: ({ what, message: text }) => `${what}: ${text}` },
   ManifestRefused: {
     level: 'error',
-    line: ({ file, message: text, keepsLastGood }) =>
-      `${file}: ${text}${keepsLastGood ? '; what it said before still holds' : ''}`,
+    line: ({ message: text, keepsLastGood }) => `${text}${keepsLastGood ? '; what it said before still holds' : ''}`,
   },
   ManifestAccepted: { level: 'info', line: ({ file }) => `${file} is valid again` },
   PodRepeated: {

@@ -13,7 +13,7 @@ import { lockDirectory } from '../../disk/paths/directory-lock.ts';
 import { removeTree } from '../../disk/paths/remove-tree.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import { podKind } from '../../kube/kinds/pod/pod.ts';
-import { type ManifestFile, readManifests } from '../../kube/manifests/manifests.ts';
+import { type ManifestFile, type Manifests, readManifests } from '../../kube/manifests/manifests.ts';
 import { podDirectory } from '../../kube/values/node-layout.ts';
 import { renderContainers, renderCredentials } from './container-rendering.ts';
 import { PodVolumes, type PreparedVolume, yieldAndCheck } from './pod-volumes.ts';
@@ -54,7 +54,7 @@ export async function render(
   const { namespace = 'default', pods: wanted = [], clean = false } = given;
   const { nodeName = hostname().toLowerCase(), runtimeDirectory, uid = process.geteuid?.() ?? 0 } = given;
   const manifests = readManifests(given.files, namespace);
-  const chosen = choosePods(manifests.all(podKind), wanted, namespace);
+  const chosen = choosePods(manifests, wanted, namespace);
   const noteOnce = once(note);
   const made = makeDirectories(given.root);
   // Mount points are known by their real paths.
@@ -85,13 +85,13 @@ export async function render(
   }
 }
 
-function choosePods(pods: readonly Pod[], wanted: readonly string[], namespace: string): readonly Pod[] {
+function choosePods(manifests: Manifests, wanted: readonly string[], namespace: string): readonly Pod[] {
+  const pods = manifests.all(podKind);
   requireDifferentUids(pods);
   if (pods.length === 0) {
-    throw new OperatingError(
-      'NoSuchPod',
-      'Cannot find a pod in these manifests: give at least one Pod or a workload with a pod template',
-    );
+    const others = manifests.passedOver.size === 0 ? '' : ` (not ${[...manifests.passedOver].join(', ')})`;
+    const cure = `give at least one Pod or a workload with a pod template${others}`;
+    throw new OperatingError('NoSuchPod', `Cannot find a pod in these manifests: ${cure}`);
   }
   if (wanted.length === 0) return pods;
   const missing = wanted.find((name) => !pods.some((pod) => isCalled(pod, name)));

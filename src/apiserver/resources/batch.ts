@@ -5,7 +5,7 @@ import { type Job, type JobSpec, jobKind, jobShape } from '../../kube/kinds/work
 import { age, ageSince } from '../../kube/values/times.ts';
 import { ageColumn, nameColumn, orNone, text } from '../model/columns.ts';
 import { keepFields, resource } from '../model/resource.ts';
-import { placementWarnings } from './pod.ts';
+import { podWarnings } from './pod-warnings.ts';
 import { plainStatus } from './storage.ts';
 import { counted, templateColumns, withGeneration } from './workloads.ts';
 
@@ -59,7 +59,7 @@ function jobWarnings(spec: JobSpec, path: string): readonly string[] {
     ...unused
       .filter((field) => spec[field] !== undefined)
       .map((field) => `${path}.${field}: kept, but this server's job controller does not act on it`),
-    ...placementWarnings(spec.template.spec, `${path}.template.spec`),
+    ...podWarnings(spec.template.spec, `${path}.template.spec`),
   ];
 }
 

@@ -1,6 +1,6 @@
 /** Pods: what an update may touch, how they end, and what each of their subresources exchanges. Their table is in `pod-columns.ts`. */
 import { bindingKind, evictionKind } from '../../kube/kinds/pod/pod-requests.ts';
-import { type PodSpec, podSpec } from '../../kube/kinds/pod/pod-spec.ts';
+import { podSpec } from '../../kube/kinds/pod/pod-spec.ts';
 import { type PodStatus, validatePodStatusUpdate } from '../../kube/kinds/pod/pod-status.ts';
 import { validateEphemeralContainersUpdate } from '../../kube/kinds/pod/pod-update-validation.ts';
 import { type Pod, defaultPod, podKind } from '../../kube/kinds/pod/pod.ts';
@@ -8,6 +8,7 @@ import { qualityOfService } from '../../kube/references/pod-resources.ts';
 import { means } from '../../kube/schema/equality.ts';
 import { type ExchangedKind, keepFields, proxyOf, resource } from '../model/resource.ts';
 import { podColumns, podRowConditions } from './pod-columns.ts';
+import { podWarnings } from './pod-warnings.ts';
 
 /** Asked for in the query, without a body. */
 function optionsKind(kind: string): ExchangedKind {
@@ -16,20 +17,6 @@ function optionsKind(kind: string): ExchangedKind {
 
 const partVerbs = ['get', 'patch', 'update'];
 const streamVerbs = ['create', 'get'];
-
-/** What of where a pod wants to run is kept and not acted on. `path` is that of the pod's spec. */
-export function placementWarnings(
-  { affinity, topologySpreadConstraints = [] }: PodSpec,
-  path: string,
-): readonly string[] {
-  const fields = [
-    ...(topologySpreadConstraints.length > 0 ? ['topologySpreadConstraints'] : []),
-    ...(['podAffinity', 'podAntiAffinity'] as const)
-      .filter((field) => Object.keys(affinity?.[field] ?? {}).length > 0)
-      .map((field) => `affinity.${field}`),
-  ];
-  return fields.map((field) => `${path}.${field}: kept, but this server's scheduler does not act on it`);
-}
 
 export const pods = resource(podKind, {
   subresources: [
@@ -59,7 +46,7 @@ export const pods = resource(podKind, {
   }),
   prepareForUpdate: (object, old) => withGeneration(keepFields(object, old, 'status'), old),
   deletion: { graceSeconds },
-  warnings: ({ spec }) => placementWarnings(spec, 'spec'),
+  warnings: ({ spec }) => podWarnings(spec, 'spec'),
   fields: {
     'spec.nodeName': ({ spec }) => spec.nodeName ?? '',
     // What the field was called by clients of long ago.

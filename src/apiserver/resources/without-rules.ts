@@ -115,6 +115,7 @@ const emptyKinds: readonly (readonly [group: string, versions: string, kinds: re
     'v1 v1beta3',
     ['flowschemas FlowSchema', 'prioritylevelconfigurations PriorityLevelConfiguration'],
   ],
+  ['networking.k8s.io', 'v1 v1beta1', ['ipaddresses IPAddress', 'servicecidrs ServiceCIDR']],
 ];
 
 export const emptyResources: readonly Resource[] = emptyKinds.flatMap(([group, versions, kinds]) =>

@@ -26,14 +26,14 @@ import {
 import { compareByteOrder } from '../../kube/values/go-text.ts';
 import { ageColumn, nameColumn, orNone, text, wide } from '../model/columns.ts';
 import { type Column, type Resource, keepFields, parseApiVersion, resource } from '../model/resource.ts';
-import { placementWarnings } from './pod.ts';
+import { podWarnings } from './pod-warnings.ts';
 import { scaleOf } from './scale.ts';
 import { plainStatus } from './storage.ts';
 
 export const podTemplates = resource(podTemplateKind, {
   prepareForCreate: (object) => withGeneration(object, 1),
   prepareForUpdate: (object, old) => counted(podTemplateShape, object, old),
-  warnings: ({ template }) => placementWarnings(template.spec, 'template.spec'),
+  warnings: ({ template }) => podWarnings(template.spec, 'template.spec'),
   columns: [
     nameColumn,
     text('Containers', 'The names of the containers.', ({ template: { spec } }) =>
@@ -168,7 +168,7 @@ export function withGeneration<T extends KubeObject>(object: T, generation: numb
 
 /** Of pods that are made from a template. */
 export function templateWarnings({ spec }: { readonly spec: TemplateOwner }): readonly string[] {
-  return spec.template === undefined ? [] : placementWarnings(spec.template.spec, 'spec.template.spec');
+  return spec.template === undefined ? [] : podWarnings(spec.template.spec, 'spec.template.spec');
 }
 
 interface TemplateOwner {

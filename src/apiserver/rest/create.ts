@@ -56,9 +56,31 @@ export async function readStorable(request: ApiRequest, validation: FieldValidat
 export async function readServed(request: ApiRequest, validation: FieldValidation): Promise<KubeObject> {
   const { served } = request;
   const expected = { apiVersion: apiVersionOf(served), kind: served.kind, shape: served.shape };
-  const object = await readObject(request, expected, validation);
+  const object = atHome(request, await readObject(request, expected, validation));
   warnOf(request, object);
   return object;
+}
+
+/** As it may stand: without a namespace where its kind has none, and with each owner once. */
+export function atHome(request: ApiRequest, object: KubeObject): KubeObject {
+  const { ownerReferences = [], namespace, ...rest } = object.metadata;
+  const isStray = namespace !== undefined && !request.served.namespaced;
+  const owners = new Map(
+    ownerReferences.map((owner) => {
+      const { apiVersion, kind, name, uid, controller, blockOwnerDeletion } = owner;
+      return [JSON.stringify([apiVersion, kind, name, uid, controller, blockOwnerDeletion]), owner];
+    }),
+  );
+  if (owners.size < ownerReferences.length) {
+    const once = new Set(owners.values());
+    const uids = ownerReferences.filter((owner) => !once.has(owner)).map(({ uid }) => uid);
+    const since = 'API server dedups owner references in 1.20+, and may reject such requests as early as 1.24';
+    const observed = `please fix your requests; duplicate UID(s) observed: ${uids.join(', ')}`;
+    request.warn(`.metadata.ownerReferences contains duplicate entries; ${since}; ${observed}`);
+  } else if (!isStray) return object;
+  const home = isStray || namespace === undefined ? {} : { namespace };
+  const owned = owners.size === 0 ? {} : { ownerReferences: [...owners.values()] };
+  return { ...object, metadata: { ...rest, ...home, ...owned } };
 }
 
 /** Those who report a status did not write the rest. */
@@ -76,6 +98,16 @@ export function checkNamespace({ resource, info }: Pick<ApiRequest, 'resource' |
   if (resource.namespaced && namespace !== '' && namespace !== info.namespace) {
     throw badRequest('the namespace of the provided object does not match the namespace sent on the request');
   }
+}
+
+/** A body must name what its path does. */
+export function checkName({ info }: Pick<ApiRequest, 'info'>, { metadata: { name } }: KubeObject): void {
+  if (name === info.name) return;
+  throw badRequest(
+    name === ''
+      ? `the name of the object (${info.name} based on URL) was undeterminable: name must be provided`
+      : `the name of the object (${name}) does not match the name on the URL (${info.name})`,
+  );
 }
 
 export interface Creation {

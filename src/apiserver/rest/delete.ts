@@ -1,7 +1,9 @@
 /** DELETE of one object or of a collection: an object is removed, or marked so that it ends when nothing holds it any more. */
 import { type FieldError, invalidField, unsupportedField } from '../../kube/schema/field-errors.ts';
+import { isRecord } from '../../kube/schema/equality.ts';
 import { type DeleteOptions, deleteOptions } from '../../kube/schema/meta.ts';
 import { decode } from '../../kube/schema/schema.ts';
+import { goQuote } from '../../kube/values/go-text.ts';
 import { admitAll } from '../admission/admission.ts';
 import type { KubeObject, Resource } from '../model/resource.ts';
 import { selectionOf } from '../model/selection.ts';
@@ -92,6 +94,11 @@ function answer({ resource, info }: ApiRequest, options: DeleteOptions, { text, 
 const policies = ['Foreground', 'Background', 'Orphan'];
 
 function deleteOptionsOf(json: unknown): DeleteOptions {
+  const { kind: given = '', apiVersion = '' } = isRecord(json) ? json : {};
+  // What was meant to be kept, as the object in a file, must not be taken for a wish to delete.
+  if (given !== '' && given !== 'DeleteOptions') {
+    throw badRequest(`no kind ${goQuote(String(given))} is registered for version ${goQuote(String(apiVersion))}`);
+  }
   const { value, problems } = decode(deleteOptions, json);
   const wrong = problems.find(({ kind }) => kind === 'type');
   if (wrong !== undefined) {

@@ -11,8 +11,16 @@ import { apply } from '../patch/server-side-apply.ts';
 import { applyStrategicMergePatch } from '../patch/strategic-merge-patch.ts';
 import { type PatchKind, patchKindOf } from '../wire/media-types.ts';
 import { type ApiRequest, type Handler, bodyBytesMax } from './api-request.ts';
-import { warnOf } from './create.ts';
-import { type JsonBody, JsonError, decodeChecked, mediaTypeOf, parseJsonBody, parseYamlBody } from './request-body.ts';
+import { atHome, checkName, checkNamespace, warnOf } from './create.ts';
+import {
+  type JsonBody,
+  JsonError,
+  decodeChecked,
+  mediaTypeOf,
+  parseJsonBody,
+  parseYamlBody,
+  repeatedKeysText,
+} from './request-body.ts';
 import { updateObject } from './update.ts';
 import {
   type WriteDeps,
@@ -37,6 +45,10 @@ export function patchHandler(deps: WriteDeps): Handler {
     const kind = mediaTypeOf(() => patchKindOf(exchange.header('content-type')));
     const options = writeOptions('PatchOptions', query, exchange.header('user-agent') ?? '', kind === 'apply');
     const body = parsePatch(kind, await exchange.readBody(bodyBytesMax));
+    if (body.repeated?.length && options.fieldValidation === 'Strict') {
+      const text = `error converting YAML to JSON: ${repeatedKeysText(body.repeated)}`;
+      throw badRequest(`error strict decoding YAML: ${text}`);
+    }
     const patch = { kind, body, options, nowMs: deps.clock.now() };
     const { namespace, name, subresource } = info;
     const isPart = resource.subresources.some(({ view }) => view === served);
@@ -74,11 +86,14 @@ function patched(request: ApiRequest, patch: Patch, current: KubeObject | undefi
   const refuse = (text: string): Error =>
     invalid(kindName(served), request.info.name, [invalidField(['patch'], '', text)]);
   const { body, options } = patch;
-  const result = { value: json, duplicates: body.duplicates };
-  const value = decodeChecked(served.shape, result, options.fieldValidation, refuse, (text) => request.warn(text));
+  const decoded = decodeChecked(served.shape, { ...body, value: json }, options.fieldValidation, refuse, (text) =>
+    request.warn(text),
+  );
+  const value = atHome(request, decoded);
+  checkNamespace(request, value);
+  checkName(request, value);
   warnOf(request, value);
-  const named = { ...value, metadata: { ...value.metadata, name: value.metadata.name || request.info.name } };
-  return served.viewOf?.toStored(named, current) ?? named;
+  return served.viewOf?.toStored(value, current) ?? value;
 }
 
 function withPatch({ served, info }: ApiRequest, patch: Patch, live: JsonObject | undefined): JsonObject {

@@ -253,6 +253,10 @@ export interface NodeConnector {
   connect(nodeRequest: NodeRequest, request: ApiRequest): Promise<void>;
   /** What a node's own server has at a path. */
   read(nodeName: string, path: string, signal: AbortSignal): Promise<string>;
+  /** Where a node's own server is. */
+  addressOf(nodeName: string): { readonly host: string; readonly port: number };
+  /** Answers the request with what a node's own server answers. */
+  relay(nodeName: string, path: string, request: ApiRequest): Promise<void>;
 }
 
 export interface ConnectDeps {

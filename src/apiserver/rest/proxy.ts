@@ -1,6 +1,6 @@
 /**
  * `pods/NAME/proxy`, `services/NAME/proxy` and `nodes/NAME/proxy`: where a request that is passed on goes. To a pod at its own
- * address, to a Service's pod that is ready, and to nothing else: neither a pod nor a Service can lead a request to the
+ * address, to a Service's pod that is ready, to a node's own server, and to nothing else: no object can lead a request to the
  * addresses of this machine that are nobody else's, whoever wrote them.
  */
 import type { EndpointSlice } from '../../kube/kinds/endpoint-slice.ts';
@@ -9,7 +9,7 @@ import { reachErrors } from '../../kube/kinds/endpoints.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { Service } from '../../kube/kinds/service.ts';
 import { parseIpAddress } from '../../kube/values/network-names.ts';
-import { StatusError, badRequest, methodNotAllowed, notFound, resourceName } from '../model/status.ts';
+import { StatusError, badRequest, notFound, resourceName } from '../model/status.ts';
 import { StoredObjects, objectKey, objectPrefix, parseStored } from '../model/stored-objects.ts';
 import type { ListRequest, ListResult, StoredObject } from '../store/store.ts';
 import type { ApiRequest, Reply } from './api-request.ts';
@@ -34,24 +34,36 @@ export interface ProxyDeps {
 
 export async function proxy(deps: ProxyDeps, request: ApiRequest): Promise<Reply> {
   const { info, exchange } = request;
-  const path = pathBehind(exchange.target, info.rest);
+  let path = pathBehind(exchange.target, info.rest);
   if (path.startsWith('?') || path === '') {
-    // Relative links of a page work only below a directory.
-    const [own = ''] = exchange.target.split('?');
-    return { kind: 'raw', code: 301, headers: { location: `${own}/${path}` }, body: '' };
+    if (info.verb === 'get') {
+      // Relative links of a page work only below a directory. Two slashes at the start would name a host.
+      const [own = ''] = exchange.target.replace(/^\/+/, '/').split('?');
+      return { kind: 'raw', code: 301, headers: { location: `${own}/${path}` }, body: '' };
+    }
+    path = `/${path}`;
   }
   if (exchange.upgrade !== undefined) throw badRequest('upgraded connections are not passed on');
-  if (info.resource === 'nodes') {
-    if (info.verb !== 'get') throw methodNotAllowed();
-    if (deps.nodes === undefined)
-      throw badRequest(`the agent of node "${info.name}" cannot be reached through this server`);
-    const body = await deps.nodes.read(info.name, path, request.signal);
-    const contentType = body.startsWith('{') ? 'application/json' : 'text/plain; charset=utf-8';
-    return { kind: 'raw', code: 200, headers: { 'content-type': contentType }, body };
+  if (info.resource === 'nodes') await proxyToNode(deps, path, request);
+  else {
+    const place = info.resource === 'services' ? servicePlace(deps, request) : podPlace(deps, request);
+    await deps.relay({ ...place, path }, request);
   }
-  const place = info.resource === 'services' ? servicePlace(deps, request) : podPlace(deps, request);
-  await deps.relay({ ...place, path }, request);
   return { kind: 'streamed' };
+}
+
+/** To the node's own server, which this server has credentials for; another port is a stranger's. */
+async function proxyToNode({ nodes, relay }: ProxyDeps, path: string, request: ApiRequest): Promise<void> {
+  const { name: asks } = request.info;
+  const id = asked(asks);
+  if (id === undefined) throw badRequest(`invalid node request "${asks}"`);
+  const { scheme, name } = id;
+  if (nodes === undefined) throw badRequest(`the agent of node "${name}" cannot be reached through this server`);
+  const own = nodes.addressOf(name);
+  const port = id.port === '' ? own.port : portOf(id.port);
+  if (port === own.port) return await nodes.relay(name, path, request);
+  if (!isAllowed(own.host)) throw badRequest('address not allowed');
+  await relay({ scheme, host: own.host, port, path }, request);
 }
 
 /** As it was sent, so that what the client escaped stays escaped. */
@@ -76,6 +88,12 @@ function asked(id: string): Asked | undefined {
   return { scheme: scheme === 'https' ? 'https' : 'http', name, port };
 }
 
+function portOf(text: string): number {
+  const port = Number(text);
+  if (!(Number.isInteger(port) && port > 0 && port < 65_536)) throw badRequest(`invalid port "${text}"`);
+  return port;
+}
+
 type Place = Omit<ProxyTarget, 'path'>;
 
 function podPlace({ store }: ProxyDeps, { info, resource }: ApiRequest): Place {
@@ -84,8 +102,7 @@ function podPlace({ store }: ProxyDeps, { info, resource }: ApiRequest): Place {
   const pod = new StoredObjects(store).pod(info.namespace, id.name);
   if (pod === undefined) throw notFound(resourceName(resource), id.name);
   const named = pod.spec.containers.flatMap(({ ports = [] }) => ports)[0]?.containerPort ?? 80;
-  const port = id.port === '' ? named : Number(id.port);
-  if (!(Number.isInteger(port) && port > 0 && port < 65_536)) throw badRequest(`invalid port "${id.port}"`);
+  const port = id.port === '' ? named : portOf(id.port);
   const host = pod.status?.podIP ?? '';
   if (!isAllowed(host)) throw badRequest('address not allowed');
   return { scheme: id.scheme, host, port };

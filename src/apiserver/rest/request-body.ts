@@ -34,11 +34,12 @@ export async function readObject<T>(
   const contentType = exchange.header('content-type');
   const bytes = await exchange.readBody(bytesMax);
   try {
-    const { value, duplicates } = parseBody(bytes, contentType, expected);
+    const body = parseBody(bytes, contentType, expected);
+    const { value } = body;
     if (!isRecord(value)) throw new JsonError("couldn't get version/kind; json parse error: the data is not an object");
     checkKind(value, expected);
     const refuse = (text: string): Error => cannotHandle(expected, text);
-    return decodeChecked(expected.shape, { value, duplicates }, validation, refuse, (text) => request.warn(text));
+    return decodeChecked(expected.shape, body, validation, refuse, (text) => request.warn(text));
   } catch (error) {
     if (!(error instanceof JsonError)) throw error;
     throw badRequest(
@@ -50,7 +51,7 @@ export async function readObject<T>(
 /** Decodes by the shape. Unknown and doubled fields are refused, warned of or ignored, as the client wishes. */
 export function decodeChecked<T>(
   shape: Shape<T>,
-  { value: json, duplicates }: JsonBody,
+  { value: json, duplicates, repeated = [] }: JsonBody,
   validation: FieldValidation,
   refuse: (text: string) => Error,
   warn: (text: string) => void,
@@ -64,9 +65,17 @@ export function decodeChecked<T>(
     ...unknown.map(({ path }) => `unknown field ${goQuote(showPath(path))}`),
     ...duplicates.map((path) => `duplicate field ${goQuote(path)}`),
   ].slice(0, strictProblemsMax);
-  if (validation === 'Strict' && strange.length > 0) throw refuse(`strict decoding error: ${strange.join(', ')}`);
-  for (const text of strange) warn(text);
+  if (validation === 'Strict' && repeated.length + strange.length > 0) {
+    const all = repeated.length === 0 ? strange : [repeatedKeysText(repeated), ...strange];
+    throw refuse(`strict decoding error: ${all.join(', ')}`);
+  }
+  for (const text of [...repeated, ...strange]) warn(text);
   return value;
+}
+
+/** Of YAML, as Go's parser says it. */
+export function repeatedKeysText(lines: readonly string[]): string {
+  return ['yaml: unmarshal errors:', ...lines].join('\n  ');
 }
 
 function checkKind(json: Record<string, unknown>, expected: Expected<unknown>): void {
@@ -140,9 +149,14 @@ export function parseYamlBody(text: string): JsonBody {
   }
   if (text.length > yamlLengthMax) throw entityTooLarge(`limit is ${yamlLengthMax} for YAML; send it as JSON`);
   const [document] = parseYamlDocuments(text);
-  const problem = document?.problems[0];
+  const problems = document?.problems ?? [];
+  const problem = problems.find(({ repeatedKey }) => repeatedKey === undefined);
   if (problem !== undefined) throw new JsonError(`yaml: line ${problem.position.line}: ${problem.message}`);
-  return { value: withoutBigIntegers(document?.value), duplicates: [] };
+  const repeated = problems.slice(0, strictProblemsMax).map(({ position, repeatedKey = '' }) => {
+    const key = repeatedKey === '' ? 'a key' : `key ${goQuote(repeatedKey)}`;
+    return `line ${position.line}: ${key} already set in map`;
+  });
+  return { value: withoutBigIntegers(document?.value), duplicates: [], repeated };
 }
 
 /** A type that is not read here is a refusal with the API's own words. */
@@ -167,6 +181,8 @@ export interface JsonBody {
   readonly value: unknown;
   /** Paths of keys given twice, `metadata.labels.a`, in order. */
   readonly duplicates: readonly string[];
+  /** Of YAML, whose keys are named by their lines: `line 3: key "a" already set in map`. */
+  readonly repeated?: readonly string[];
 }
 
 /** Its message names a place, never the text there: that may be a Secret's. */

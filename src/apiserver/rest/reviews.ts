@@ -27,6 +27,7 @@ const answers: Readonly<Record<string, Answer>> = {
   TokenReview: ({ authenticator }, object) => {
     const { spec } = object as TokenReview;
     const { token = '', audiences = [] } = spec;
+    if (token === '') throw badRequest('token is required for TokenReview in authentication');
     const result = authenticator.authenticateToken(token, audiences.length === 0 ? undefined : audiences);
     if (result.kind === 'unauthenticated') return { authenticated: false, user: {}, error: result.message };
     return { authenticated: true, user: userInfoOf(result.user), audiences: result.audiences };

@@ -105,7 +105,9 @@ export class Router {
 
   #handleSubresource(request: ApiRequest, subresource: Subresource): Promise<Reply> | Reply {
     const { verb } = request.info;
-    if (!subresource.verbs.includes(verb)) throw methodNotAllowed();
+    // No verb stands for OPTIONS, which a web page asks before it asks more of another's server.
+    const isPassedOn = subresource.name === 'proxy' && request.exchange.method === 'OPTIONS';
+    if (!isPassedOn && !subresource.verbs.includes(verb)) throw methodNotAllowed();
     if (connecting.has(subresource.name)) return connect(this.#deps, request);
     switch (subresource.name) {
       case 'binding':

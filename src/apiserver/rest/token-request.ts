@@ -57,8 +57,7 @@ export async function requestToken(deps: TokenDeps, request: ApiRequest, subreso
     spec: { ...asked.spec, audiences, expirationSeconds },
     status: { token, expirationTimestamp },
   };
-  const body = JSON.stringify(answer);
-  return { kind: 'raw', code: 201, headers: { 'content-type': 'application/json' }, body };
+  return { kind: 'object', code: 201, text: JSON.stringify(answer) };
 }
 
 function addressErrors({ metadata }: TokenRequest, namespace: string, name: string): FieldError[] {

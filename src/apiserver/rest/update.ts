@@ -11,7 +11,15 @@ import { badRequest, conflict, invalid, kindName, modified, notFound, resourceNa
 import { objectKey, parseStored, storedText } from '../model/stored-objects.ts';
 import type { Decision } from '../store/store.ts';
 import type { ApiRequest, Handler } from './api-request.ts';
-import { type Creation, checkNamespace, decideCreation, prepareAdmission, readServed, storable } from './create.ts';
+import {
+  type Creation,
+  checkName,
+  checkNamespace,
+  decideCreation,
+  prepareAdmission,
+  readServed,
+  storable,
+} from './create.ts';
 import { isEnded } from './plan-deletion.ts';
 import {
   type WriteContext,
@@ -28,7 +36,8 @@ export function updateHandler(deps: WriteDeps): Handler {
   return async (request) => {
     const { resource, served, info, query } = request;
     const options = writeOptions('UpdateOptions', query, request.exchange.header('user-agent') ?? '');
-    const object = withName(request, await readServed(request, options.fieldValidation));
+    const object = withNamespace(request, await readServed(request, options.fieldValidation));
+    checkName(request, object);
     checkNamespace(request, object);
     const { namespace, name, subresource } = info;
     const written = await updateObject(deps, {
@@ -45,13 +54,9 @@ export function updateHandler(deps: WriteDeps): Handler {
   };
 }
 
-function withName({ info, resource }: ApiRequest, object: KubeObject): KubeObject {
-  const { name, namespace } = object.metadata;
-  if (name !== '' && name !== info.name) {
-    throw badRequest(`the name of the object (${name}) does not match the name on the URL (${info.name})`);
-  }
-  const home = resource.namespaced && (namespace ?? '') === '' ? { namespace: info.namespace } : {};
-  return { ...object, metadata: { ...object.metadata, name: info.name, ...home } };
+function withNamespace({ info, resource }: ApiRequest, object: KubeObject): KubeObject {
+  if (!resource.namespaced || (object.metadata.namespace ?? '') !== '') return object;
+  return { ...object, metadata: { ...object.metadata, namespace: info.namespace } };
 }
 
 function replace(resource: Resource, current: KubeObject, object: KubeObject): KubeObject {
@@ -110,6 +115,12 @@ function creationOf(update: Update): Creation {
   const { resource, namespace, name, context, view = resource, isTracked = false } = update;
   const object = update.orCreate?.();
   if (object === undefined) throw notFound(resourceName(resource), name);
+  const { uid = '' } = object.metadata;
+  if (uid !== '') {
+    // It was there once: who changes it must hear that it is gone.
+    const text = `uid mismatch: the provided object specified uid ${uid}, and no existing object was found`;
+    throw conflict(resourceName(resource), name, text);
+  }
   return { resource, view, namespace, object, context, isTracked };
 }
 
@@ -117,6 +128,8 @@ function decideUpdate(deps: WriteDeps, update: Update, current: string, revision
   const { resource, namespace, name, subresource, context } = update;
   const old = parseStored(current);
   const wanted = update.change(old);
+  // A controller that looked, and found nothing to do.
+  if (wanted === old) return { kind: 'keep', result: { text: current, created: false } };
   const { resourceVersion = '' } = wanted.metadata;
   if (resourceVersion !== '' && resourceVersion !== old.metadata.resourceVersion) {
     throw modified(resourceName(resource), name);

@@ -43,6 +43,8 @@ async function world(t: TestContext): Promise<World> {
       clock: hastyClock(50),
       nodes: {
         connect: () => Promise.reject(new Error('nobody asks')),
+        relay: () => Promise.reject(new Error('nobody asks')),
+        addressOf: () => assert.fail('nobody asks'),
         async read(node, path, signal) {
           assert.equal(path, '/stats/summary?only_cpu_and_memory=true');
           const count = made.asked.filter((one) => one === node).length;

@@ -134,6 +134,37 @@ for (const [version, client] of [
   });
 }
 
+for (const name of ['here', 'here:PORT', 'https:here:PORT', 'http:here:PORT']) {
+  test(`nodes/${name}/proxy is the node's own server, asked as this server and not as the client`, async (t) => {
+    const { api, node } = await world(t);
+    node.answer = () => ({ code: 404, text: 'nothing there\n' });
+    const client = http2Client(api);
+    t.after(() => client.close());
+    const port = (await client.send('/api/v1/nodes/here')).json.status.daemonEndpoints.kubeletEndpoint.Port as number;
+    const path = `/api/v1/nodes/${name.replace('PORT', String(port))}/proxy/run/a%20b?x=1`;
+    const headers = { 'impersonate-user': 'admin', 'impersonate-group': 'system:masters' };
+    const { status, text } = await client.send(path, { method: 'POST', headers, body: 'hello' });
+    assert.deepEqual([status, text], [404, 'nothing there\n'], 'as the node says it');
+    const [asked] = node.asked;
+    assert.deepEqual([asked?.method, asked?.url, asked?.headers['content-length']], ['POST', '/run/a%20b?x=1', '5']);
+    assert.deepEqual(
+      ['authorization', 'impersonate-user', 'impersonate-group'].map((header) => asked?.headers[header]),
+      [undefined, undefined, undefined],
+    );
+    assert.deepEqual(node.users, ['kube-apiserver-kubelet-client of system:masters']);
+  });
+}
+
+test("nodes/NAME/proxy shows this server's certificate to that node alone", async (t) => {
+  const impostor = await world(t, undefined, { shows: 'there' });
+  const client = http1Client(impostor.api);
+  const { status, json } = await client.send('/api/v1/nodes/here/proxy/pods');
+  assert.equal(status, 503);
+  assert.match(json.message, /certificate is valid for system:node:there, not system:node:here$/);
+  assert.equal(impostor.node.asked.length, 0);
+  assert.equal((await client.send('/api/v1/nodes/none/proxy/pods')).json.message, 'nodes "none" not found');
+});
+
 const refusals: readonly {
   readonly code: number;
   readonly text: string;

@@ -9,16 +9,14 @@ import { type RequestOptions, request as httpsRequest } from 'node:https';
 import { isIP } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { onAbort } from '../../base/abort.ts';
 import type { Clock } from '../../base/clock.ts';
-import { errorCode, messageOf } from '../../base/errors.ts';
 import type { Node } from '../../kube/kinds/node.ts';
 import { isYes, podLogQuery } from '../../kube/kinds/pod/pod-requests.ts';
 import type { KeyPair } from '../identity/certificates.ts';
 import { StatusError, internalError, notFound } from '../model/status.ts';
-import type { ApiRequest, Exchange, ResponseHeaders } from '../rest/api-request.ts';
+import type { ApiRequest, Exchange } from '../rest/api-request.ts';
 import type { NodeConnector, NodeRequest } from '../rest/pod-subresources.ts';
-import { ConnectionLost } from './http-exchange.ts';
+import { dialProblem, passBody, relay } from './http-relay.ts';
 import { asksForWebSocket, sendLog } from './log-socket.ts';
 
 interface NodeProxyDeps {
@@ -107,29 +105,40 @@ export class NodeProxy implements NodeConnector {
     return Buffer.concat(pieces).toString('utf8');
   }
 
+  addressOf(nodeName: string): { readonly host: string; readonly port: number } {
+    return nodeAddress(this.#node(nodeName));
+  }
+
+  async relay(nodeName: string, path: string, request: ApiRequest): Promise<void> {
+    const address = this.addressOf(nodeName);
+    await relay({ scheme: 'https', ...address, path }, request, this.#tls(nodeName, address.host));
+  }
+
   #node(name: string): Node {
     const node = this.#deps.nodes.node(name);
     if (node === undefined) throw notFound({ group: '', name: 'nodes' }, name);
     return node;
   }
 
-  #ask(target: RequestOptions, nodeName: string, signal: AbortSignal): Promise<NodeAnswer> {
+  /** Who this server is to the node, and how it knows the node. */
+  #tls(nodeName: string, host: string): RequestOptions {
     const { authorityPem, client, isInsecure } = this.#settings;
-    const host = String(target.host);
+    return {
+      ...(isInsecure && { rejectUnauthorized: false }),
+      // An address may have been another node's a moment ago, and a node says itself which it has: its name counts.
+      checkServerIdentity: (_host, { subject }) => misnamed(`system:node:${nodeName}`, subject.CN),
+      ca: authorityPem,
+      cert: client.certificatePem,
+      key: client.keyPem,
+      // An address may not be named in the handshake.
+      servername: isIP(host) === 0 ? host : '',
+    };
+  }
+
+  #ask(target: RequestOptions, nodeName: string, signal: AbortSignal): Promise<NodeAnswer> {
     return new Promise((resolve, reject) => {
-      const request = httpsRequest({
-        ...target,
-        ...(isInsecure && { rejectUnauthorized: false }),
-        // An address may have been another node's a moment ago, and a node says itself which it has: its name counts.
-        checkServerIdentity: (_host, { subject }) => misnamed(`system:node:${nodeName}`, subject.CN),
-        agent: false,
-        ca: authorityPem,
-        cert: client.certificatePem,
-        key: client.keyPem,
-        // An address may not be named in the handshake.
-        servername: isIP(host) === 0 ? host : '',
-        signal,
-      });
+      const tls = this.#tls(nodeName, String(target.host));
+      const request = httpsRequest({ ...target, ...tls, agent: false, signal });
       request.setTimeout(answerMs, () => request.destroy(new Error(`no answer within ${answerMs / 1000} s`)));
       request.on('response', (response) => {
         request.setTimeout(0);
@@ -180,23 +189,6 @@ function misnamed(wanted: string, names: string | readonly string[] | undefined)
   return new Error(`tls: failed to verify certificate: x509: certificate is valid for ${String(names)}, not ${wanted}`);
 }
 
-const unknownAuthority = new Set([
-  'UNABLE_TO_VERIFY_LEAF_SIGNATURE',
-  'UNABLE_TO_GET_ISSUER_CERT_LOCALLY',
-  'DEPTH_ZERO_SELF_SIGNED_CERT',
-  'SELF_SIGNED_CERT_IN_CHAIN',
-]);
-
-function dialProblem(error: Error): string {
-  const code = errorCode(error) ?? '';
-  if (code === 'CERT_HAS_EXPIRED') return 'tls: failed to verify certificate: x509: certificate has expired';
-  if (!unknownAuthority.has(code)) return messageOf(error);
-  return (
-    'tls: failed to verify certificate: x509: certificate signed by unknown authority (is there a request of the node to approve, ' +
-    'in "kubectl get csr"? With --kubelet-insecure this server believes any certificate)'
-  );
-}
-
 function upgradeHeaders(exchange: Exchange): Record<string, string> {
   const headers: Record<string, string> = { connection: 'Upgrade' };
   for (const name of requestHeaders) {
@@ -216,34 +208,6 @@ function responseHead({ headers }: IncomingMessage): string {
 }
 
 const logHeaders = { 'content-type': 'text/plain', 'cache-control': 'no-cache, private' };
-
-/** As fast as the client takes it. */
-export async function passBody(
-  response: IncomingMessage,
-  exchange: Exchange,
-  code: number,
-  headers: ResponseHeaders,
-  signal: AbortSignal,
-): Promise<void> {
-  const stream = exchange.openStream(code, headers);
-  let wake = (): void => {};
-  stream.onDrain(() => wake());
-  exchange.onClose(() => wake());
-  const stopListening = onAbort(signal, () => wake());
-  try {
-    for await (const bytes of response as AsyncIterable<Buffer>) {
-      if (signal.aborted) throw new ConnectionLost('the client closed the connection');
-      if (!stream.write(bytes)) await new Promise<void>((resolve) => (wake = resolve));
-    }
-    stream.end();
-  } catch {
-    // The client must not take what it has for all there is.
-    stream.destroy();
-  } finally {
-    stopListening();
-    response.destroy();
-  }
-}
 
 const acceptedProtocols = 'x-accepted-stream-protocol-versions';
 const reasons: Readonly<Record<number, string>> = {

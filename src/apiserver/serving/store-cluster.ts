@@ -26,12 +26,13 @@ interface Place {
   readonly name: string;
 }
 
-/** A stored text, parsed when the object is read. */
+/** A stored text, parsed when the object is read, once for all who watch: none of them changes it. */
 class StoredChange {
   readonly key: string;
   readonly type: Change['type'];
   readonly isInitial: boolean;
   readonly #text: string;
+  #object: KubeObject | undefined;
 
   constructor(key: string, type: Change['type'], text: string, isInitial: boolean) {
     this.key = key;
@@ -41,12 +42,22 @@ class StoredChange {
   }
 
   get object(): KubeObject {
-    return parseStored(this.#text);
+    return (this.#object ??= parseStored(this.#text));
   }
 
   mentions(word: string): boolean {
     return this.#text.includes(`"${word}"`);
   }
+}
+
+/** By what was committed together, which the store reports to one watch after the other. */
+const sharedChanges = new WeakMap<readonly Change[], readonly StoredChange[]>();
+
+function sharedBy(changes: readonly Change[]): readonly StoredChange[] {
+  const shared =
+    sharedChanges.get(changes) ?? changes.map(({ key, type, value }) => new StoredChange(key, type, value, false));
+  sharedChanges.set(changes, shared);
+  return shared;
 }
 
 export class StoreCluster {
@@ -102,9 +113,7 @@ export class StoreCluster {
     const { store } = this.#deps;
     const prefix = kind === undefined ? '/registry/' : objectPrefix(kind);
     const stop = store.subscribe((changes) => {
-      for (const { key, type, value } of changes) {
-        if (key.startsWith(prefix)) report(new StoredChange(key, type, value, false));
-      }
+      for (const change of sharedBy(changes)) if (change.key.startsWith(prefix)) report(change);
     });
     // What cannot be read is left out: a controller never judges it.
     for (const { key, value } of store.list({ prefix, leavesOutDamaged: true }).items) {

@@ -75,8 +75,10 @@ export class ConnectionFailedError extends MountletError {
   readonly isRefused: boolean;
 
   constructor(server: string, cause: unknown) {
-    super(`Cannot connect to "${server}": ${messageOf(cause) || (errorCode(cause) ?? 'no reason given')}`, { cause });
-    this.isRefused = errorCode(cause) === 'ECONNREFUSED';
+    const isRefused = errorCode(cause) === 'ECONNREFUSED';
+    const why = isRefused ? 'nothing listens there' : messageOf(cause) || (errorCode(cause) ?? 'no reason given');
+    super(`Cannot connect to "${server}": ${why}`, { cause });
+    this.isRefused = isRefused;
   }
 }
 

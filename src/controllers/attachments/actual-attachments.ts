@@ -189,11 +189,12 @@ export class ActualAttachments {
   listOf({ metadata: { name }, status }: Node): NonNullable<NonNullable<Node['status']>['volumesAttached']> {
     const current = status?.volumesAttached ?? [];
     const inUse = new Set(status?.volumesInUse);
+    const listed = new Set(current.map((one) => one.name));
     const wanted = this.#all().filter((attachment) => {
       if (attachment.node !== name || attachment.isWithdrawn) return false;
       const { volume } = attachment;
-      const isListed = current.some((one) => one.name === volume);
-      return belongsInList({ state: this.#stateOf(attachment), isListed, isInUse: inUse.has(volume) });
+      const state = this.#stateOf(attachment);
+      return belongsInList({ state, isListed: listed.has(volume), isInUse: inUse.has(volume) });
     });
     const names = new Set(wanted.map(({ volume }) => volume));
     const kept = current.filter((one) => csiVolumeOf(one.name) === undefined || names.delete(one.name));

@@ -21,6 +21,8 @@ import { planVolume } from './plan.ts';
 const controller = 'attachdetach-controller';
 /** Kubernetes' default. */
 const unmountMs = 6 * 60_000;
+/** Looks wait for storage and for the lists of nodes: those of other volumes, and of other nodes, must not wait with them. */
+const parallelMax = 100;
 /** As often as Kubernetes compares what it believes with what is. */
 const sweepMs = 60_000;
 
@@ -52,7 +54,7 @@ class AttachDetach {
     this.#deps = deps;
     this.#view = view;
     this.#cluster = deps.clusterFor(controller, signal);
-    this.#queue = new WorkQueue(controller, deps);
+    this.#queue = new WorkQueue(controller, deps, parallelMax);
     this.#timers = new Timers(deps.clock);
     const touched = (volume: string): void => this.#queue.touch(volume);
     this.#desired = new DesiredAttachments(view, touched);
@@ -63,6 +65,7 @@ class AttachDetach {
       cluster: this.#cluster,
       desired: this.#desired,
       actual: this.#actual,
+      signal,
     });
     this.#viewStarted = new Promise((resolve) => {
       view.follow({

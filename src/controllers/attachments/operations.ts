@@ -19,6 +19,8 @@ import type { ActualAttachments, Attachment } from './actual-attachments.ts';
 import type { DesiredAttachments, DesiredVolume } from './desired-attachments.ts';
 import type { Step } from './plan.ts';
 
+/** The list of a node grows with each volume, and all who follow nodes read all of it: what comes together is written together. */
+const listPauseMs = 20;
 /** An attacher is a program of somebody else: what it says goes into Events. */
 const problemCharactersMax = 1_024;
 
@@ -27,6 +29,7 @@ interface OperationDeps extends Pick<ControllerDeps, 'clock' | 'random' | 'notif
   readonly cluster: Cluster;
   readonly desired: DesiredAttachments;
   readonly actual: ActualAttachments;
+  readonly signal: AbortSignal;
 }
 
 export class AttachmentOperations {
@@ -36,7 +39,10 @@ export class AttachmentOperations {
   readonly #pods: Kind;
   readonly #csiNodes: Kind;
   readonly #events: ControllerEvents;
-  readonly #lists = new SharedWrites((node) => this.#writeList(node));
+  readonly #lists = new SharedWrites(
+    (node) => this.#writeList(node),
+    () => this.#deps.clock.sleep(listPauseMs, this.#deps.signal).catch(() => {}),
+  );
 
   constructor(deps: OperationDeps) {
     const { controller, cluster } = deps;
@@ -171,7 +177,6 @@ export class AttachmentOperations {
     actual.listed(name, listed);
   }
 
-  /** An Event for each pod on the node that uses the volume. */
   /** An attacher says so too, where there is one; without it only the end of the wait would say something, and not what is missing. */
   async #reportMissingDriver(attachment: Attachment, desired: DesiredVolume): Promise<void> {
     const { cluster } = this.#deps;
@@ -184,6 +189,7 @@ export class AttachmentOperations {
     );
   }
 
+  /** An Event for each pod on the node that uses the volume. */
   async #record({ volume, node }: Attachment, eventFor: (pod: KubeObject) => ControllerEvent): Promise<void> {
     for (const pod of this.#deps.desired.podsOn(volume, [node])) {
       await this.#events.record(this.#pods, pod, eventFor(pod));
@@ -215,27 +221,31 @@ function usedBy(pods: readonly KubeObject[], namespace: string | undefined): str
   return local.length === pods.length ? named : `${named} and ${others}`;
 }
 
-/** One write at a time for each key. What is asked for meanwhile shares the next one: the running one may have missed it. */
+/** One write at a time for each key, and then a pause. What is asked for meanwhile shares the next one: the running one may have missed it. */
 class SharedWrites {
   readonly #act: (key: string) => Promise<void>;
-  readonly #writes = new Map<string, { readonly running: Promise<void>; next?: Promise<void> }>();
+  readonly #pause: () => Promise<void>;
+  readonly #writes = new Map<string, { readonly over: Promise<void>; next?: Promise<void> }>();
 
-  constructor(act: (key: string) => Promise<void>) {
+  constructor(act: (key: string) => Promise<void>, pause: () => Promise<void>) {
     this.#act = act;
+    this.#pause = pause;
   }
 
   write(key: string): Promise<void> {
     const write = this.#writes.get(key);
     if (write === undefined) return this.#start(key);
-    write.next ??= write.running.catch(() => {}).then(() => this.#start(key));
+    write.next ??= write.over.then(() => this.#start(key));
     return write.next;
   }
 
   #start(key: string): Promise<void> {
-    const running = this.#act(key).finally(() => {
+    const running = this.#act(key);
+    const paused = running.catch(() => {}).then(() => this.#pause());
+    const over = paused.finally(() => {
       if (this.#writes.get(key)?.next === undefined) this.#writes.delete(key);
     });
-    this.#writes.set(key, { running });
+    this.#writes.set(key, { over });
     return running;
   }
 }

@@ -56,7 +56,7 @@ const cases: readonly Case[] = [
   { it: 'takes up what an earlier process asked for', facts: { state: 'uncertain' }, plan: 'attach a' },
   { it: 'reports what the driver says', facts: { state: 'uncertain', problem: 'no' }, plan: 'attachFailed a: no' },
   { it: 'reports an empty problem too', facts: { state: 'uncertain', problem: '' }, plan: 'attachFailed a: ' },
-  { it: 'lists what is attached', facts: { state: 'attached', operation: asked }, plan: 'attached a, list a' },
+  { it: 'lists what is attached', facts: { state: 'attached', operation: asked }, plan: 'list a, attached a' },
   { it: 'leaves alone what is as it should be', facts: attached, plan: '' },
   {
     it: 'takes off the list what is not attached',

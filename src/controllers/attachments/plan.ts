@@ -85,7 +85,8 @@ export function planVolume(all: readonly AttachmentFacts[], context: PlanContext
   const listing = all
     .filter((one) => one.isNodePresent && !leaving.has(one.node) && one.isListed !== belongsInList(one))
     .map(({ node, listAtMs }) => whenDue(listAtMs, context.nowMs, { kind: 'list', node }));
-  const decisions = [...moving, ...listing];
+  // Nodes wait for their lists; that a volume was attached is only told.
+  const decisions = [...listing, ...moving];
   const times = decisions.flatMap((decision) => ('waitUntilMs' in decision ? [decision.waitUntilMs] : []));
   return {
     steps: decisions.filter((decision): decision is Step => 'kind' in decision),

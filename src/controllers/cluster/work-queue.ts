@@ -18,11 +18,12 @@ type QueueDeps = Pick<ControllerDeps, 'clock' | 'notify'>;
 // Long enough to be no load, short enough that nothing has to be restarted after a full disk was cleared.
 const retries = { firstMs: 20, msMax: 30_000 };
 // Looks wait for the disk most of the time; some of them together share a commit.
-const parallelMax = 16;
+const parallelDefault = 16;
 
 export class WorkQueue {
   readonly #controller: string;
   readonly #deps: QueueDeps;
+  readonly #parallelMax: number;
   readonly #queue = new CoalescingQueue<string>();
   readonly #active = new Set<string>();
   /** Active ones that need another look. */
@@ -31,9 +32,10 @@ export class WorkQueue {
   readonly #appointments = new Map<string, Timer>();
   readonly #retries = new KeyedBackOff<string>(retries);
 
-  constructor(controller: string, deps: QueueDeps) {
+  constructor(controller: string, deps: QueueDeps, parallelMax = parallelDefault) {
     this.#controller = controller;
     this.#deps = deps;
+    this.#parallelMax = parallelMax;
     this.#timers = new Timers(deps.clock);
   }
 
@@ -58,7 +60,7 @@ export class WorkQueue {
 
   async #lookAtAll(look: (key: string) => Promise<void>, signal: AbortSignal): Promise<void> {
     const looks = new Set<Promise<void>>();
-    const slots = new Semaphore(parallelMax);
+    const slots = new Semaphore(this.#parallelMax);
     for await (const key of this.#queue.take(signal)) {
       if (this.#active.has(key)) {
         this.#again.add(key);

@@ -47,15 +47,16 @@ export class VolumeFit {
     this.#storage = storage;
   }
 
-  /** `changed` hears of every change. Returns how to stop. */
+  /** `changed` hears of what may make room, which one more attachment does not. Returns how to stop. */
   follow(cluster: Cluster, changed: () => void): () => void {
     const tables = [this.#nodes, this.#drivers, this.#attachments, this.#capacities];
     const stops = csiKinds(cluster).map((kind, index) =>
       cluster.watch(kind, ({ type, key, object }) => {
+        const table = tables[index];
         const id = kind.namespaced ? key : object.metadata.name;
-        if (type === 'put') tables[index]?.set(id, object);
-        else tables[index]?.delete(id);
-        changed();
+        if (type === 'put') table?.set(id, object);
+        else table?.delete(id);
+        if (type === 'delete' || table !== this.#attachments) changed();
       }),
     );
     return () => {

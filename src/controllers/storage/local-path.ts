@@ -127,12 +127,11 @@ class LocalPathLoop {
   }
 
   #isOurs(claim: PersistentVolumeClaim): boolean {
-    const { annotations = {}, deletionTimestamp } = claim.metadata;
     return (
-      deletionTimestamp === undefined &&
+      claim.metadata.deletionTimestamp === undefined &&
       (claim.spec.volumeName ?? '') === '' &&
       isProvisionedByUs(claim) &&
-      annotations[selectedNode] === this.#local.nodeName
+      ['', this.#local.nodeName].includes(nodeOf(claim))
     );
   }
 
@@ -153,13 +152,15 @@ class LocalPathLoop {
     const name = volumeNameFor(claim);
     const key = this.#view.keyOfVolume(name);
     if ((await this.#cluster.get(key)) !== undefined) return;
-    const refusal = refusalOf(claim);
-    if (refusal !== undefined) return this.#record(claim, failed(refusal));
-    const { nodeName } = this.#local;
-    const node = await this.#cluster.get(this.#cluster.keyOf(coreKind(this.#cluster, 'Node'), '', nodeName));
     const storageClass = this.#view.classes.get(classOf(claim));
     // The volume binder says that the class is missing.
     if (storageClass === undefined) return;
+    const refusal = refusalOf(claim, storageClass);
+    if (refusal !== undefined) return this.#record(claim, failed(refusal));
+    // The scheduler took its choice back, and makes another.
+    if (nodeOf(claim) === '') return;
+    const { nodeName } = this.#local;
+    const node = await this.#cluster.get(this.#cluster.keyOf(coreKind(this.#cluster, 'Node'), '', nodeName));
     try {
       if (node === undefined) throw new Error(`failed to get target node: nodes "${nodeName}" not found`);
       await this.#local.directories.make(name);
@@ -245,7 +246,17 @@ function failed(message: string): News {
   return { type: 'Warning', reason: 'ProvisioningFailed', message };
 }
 
-function refusalOf({ spec }: PersistentVolumeClaim): string | undefined {
+/** The node that the scheduler has chosen for a pod with the claim; empty: none. */
+function nodeOf({ metadata }: PersistentVolumeClaim): string {
+  return metadata.annotations?.[selectedNode] ?? '';
+}
+
+function refusalOf(claim: PersistentVolumeClaim, { metadata, volumeBindingMode }: StorageClass): string | undefined {
+  const { spec } = claim;
+  if (nodeOf(claim) === '' && volumeBindingMode !== 'WaitForFirstConsumer') {
+    const why = 'a directory is made on the node of the first pod that uses it';
+    return `${why}: StorageClass "${metadata.name}" needs volumeBindingMode: WaitForFirstConsumer`;
+  }
   if (spec.volumeMode === 'Block') return `${provisioner} does not support block volume provisioning`;
   if (spec.dataSource !== undefined || spec.dataSourceRef !== undefined) {
     return `${provisioner} makes empty volumes: a claim with a data source needs a CSI driver`;

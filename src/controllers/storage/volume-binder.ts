@@ -168,6 +168,10 @@ class VolumeBinder {
   }
 
   async #lookAtClaim(id: ClaimId): Promise<void> {
+    const known = this.#view.claims.get(id);
+    const its = known && this.#view.volumes.get(known.spec.volumeName ?? '');
+    // Most looks are at what is bound already: nothing is read again for that.
+    if (known !== undefined && its !== undefined && isSettled(known, its)) return this.#stopWaiting(id);
     const claim = (await this.#cluster.get(this.#view.keyOfClaim(id))) as PersistentVolumeClaim | undefined;
     if (claim === undefined) return this.#stopWaiting(id);
     const migrated = migratedClaim(claim);
@@ -220,9 +224,12 @@ class VolumeBinder {
             ? { ...current, spec: { ...current.spec, storageClassName: step.className } }
             : current,
         );
-      case 'provision':
-        await this.#updateClaim(id, claim, (current) => annotated(current, provisionerAnnotations, step.provisioner));
+      case 'provision': {
+        const change = (current: PersistentVolumeClaim): PersistentVolumeClaim =>
+          annotated(current, provisionerAnnotations, step.provisioner);
+        if (change(claim) !== claim) await this.#updateClaim(id, claim, change);
         return this.#record(claim, externalProvisioning(step.provisioner));
+      }
       case 'leave':
         return this.#record(claim, step.news);
       case 'pending':
@@ -234,7 +241,6 @@ class VolumeBinder {
   }
 
   async #bind(id: ClaimId, claim: PersistentVolumeClaim, volume: PersistentVolume): Promise<void> {
-    // Most looks are at what is bound already: nothing is read again for that.
     if (isSettled(claim, volume)) return;
     const { name } = volume.metadata;
     const key = this.#view.keyOfVolume(name);
@@ -251,19 +257,21 @@ class VolumeBinder {
     // Another claim was faster, or the volume has gone: the next look chooses another one.
     if (bound === undefined) return this.#touch(`claim:${id}`);
     await this.#setVolumePhase(bound, 'Bound');
+    let complete = claim;
     await this.#updateClaim(id, claim, (current) => {
+      complete = current;
       if ((current.spec.volumeName ?? '') !== '' && current.spec.volumeName !== name) return current;
       const isChosen = (current.spec.volumeName ?? '') === '';
       const named = isChosen ? annotated(current, [boundByController], 'yes') : current;
-      const complete = annotated(named, [bindCompleted], 'yes');
-      return complete.spec.volumeName === name
-        ? complete
-        : { ...complete, spec: { ...complete.spec, volumeName: name } };
+      complete = annotated(named, [bindCompleted], 'yes');
+      if (complete.spec.volumeName !== name) complete = { ...complete, spec: { ...complete.spec, volumeName: name } };
+      return complete;
     });
-    await this.#setClaimPhase(id, claim, 'Bound', bound);
+    await this.#setClaimPhase(id, complete, 'Bound', bound);
   }
 
   async #lookAtVolume(name: string): Promise<void> {
+    if (this.#isAtRest(this.#view.volumes.get(name))) return;
     const volume = (await this.#cluster.get(this.#view.keyOfVolume(name))) as PersistentVolume | undefined;
     if (volume === undefined) return;
     if (migratedVolume(volume) !== volume) {
@@ -276,6 +284,14 @@ class VolumeBinder {
       claimRef && ((await this.#cluster.get(this.#view.keyOfClaim(id))) as PersistentVolumeClaim | undefined);
     const claim = found?.metadata.uid === claimRef?.uid ? found : undefined;
     await this.#carryOutOn(volume, id, claim, planVolume(volume, claim));
+  }
+
+  #isAtRest(volume: PersistentVolume | undefined): boolean {
+    if (volume === undefined || migratedVolume(volume) !== volume) return false;
+    const { claimRef } = volume.spec;
+    const claim = this.#view.claims.get(claimId(claimRef?.namespace, claimRef?.name));
+    const step = planVolume(volume, claim?.metadata.uid === claimRef?.uid ? claim : undefined);
+    return step.kind === 'phase' && step.phase === volume.status?.phase;
   }
 
   async #carryOutOn(
@@ -311,7 +327,8 @@ class VolumeBinder {
   }
 
   /** Unless it belongs to another claim by now: a volume that was given away again must not be reclaimed. */
-  async #setVolumePhase({ metadata, spec }: PersistentVolume, phase: string, news?: News): Promise<void> {
+  async #setVolumePhase({ metadata, spec, status }: PersistentVolume, phase: string, news?: News): Promise<void> {
+    if (status?.phase === phase) return;
     const { name } = metadata;
     let changed: PersistentVolume | undefined;
     const change = (object: KubeObject): KubeObject => {
@@ -319,8 +336,8 @@ class VolumeBinder {
       const message = news?.message;
       changed = undefined;
       if (current.status?.phase === phase || current.spec.claimRef?.uid !== spec.claimRef?.uid) return object;
-      const { message: _before, ...status } = current.status ?? {};
-      changed = { ...current, status: { ...status, phase, ...(message !== undefined && { message }) } };
+      const { message: _before, ...kept } = current.status ?? {};
+      changed = { ...current, status: { ...kept, phase, ...(message !== undefined && { message }) } };
       return changed;
     };
     await unlessRefused(this.#cluster.update(this.#view.keyOfVolume(name), change, 'status'), 404);
@@ -334,17 +351,20 @@ class VolumeBinder {
     volume?: PersistentVolume,
     news?: News,
   ): Promise<void> {
+    const change = (current: PersistentVolumeClaim): PersistentVolumeClaim => {
+      // It was given another volume meanwhile, by its user: that one's look says what it has.
+      if (volume !== undefined && current.spec.volumeName !== volume.metadata.name) return current;
+      const next = withPhase(current, phase, volume);
+      return isDeepStrictEqual(next.status, current.status) ? current : next;
+    };
+    if (change(claim) === claim) return;
     let isChanged = false;
     await this.#updateClaim(
       id,
       claim,
       (current) => {
-        isChanged = false;
-        // It was given another volume meanwhile, by its user: that one's look says what it has.
-        if (volume !== undefined && current.spec.volumeName !== volume.metadata.name) return current;
-        const next = withPhase(current, phase, volume);
         isChanged = current.status?.phase !== phase;
-        return isDeepStrictEqual(next.status, current.status) ? current : next;
+        return change(current);
       },
       'status',
     );
@@ -388,6 +408,7 @@ function isSettled(claim: PersistentVolumeClaim, volume: PersistentVolume): bool
     volume.status?.phase === 'Bound' &&
     claim.spec.volumeName === volume.metadata.name &&
     hasAnnotation(claim, bindCompleted) &&
+    migratedClaim(claim) === claim &&
     isDeepStrictEqual(withPhase(claim, 'Bound', volume).status, claim.status)
   );
 }

@@ -99,9 +99,10 @@ class DaemonLoop {
       nowMs: this.#deps.clock.now(),
     });
     const plan = planDaemonSet(view());
+    const { due, againAtMs } = this.#dueOf(set, plan.failed);
     let failure: unknown;
     try {
-      const due = await this.#endFailed(owner, key, plan.failed);
+      await this.#announceFailed(owner, due);
       const ending = [...plan.remove, ...due].slice(0, burst);
       await this.#announceSucceeded(owner, ending);
       await Promise.all(ending.map((pod) => this.#control.delete(owner, pod)));
@@ -117,31 +118,39 @@ class DaemonLoop {
     await this.#writeStatus(key, set, daemonSetStatus(now));
     const used = new Set([hash, ...now.pods.map(({ metadata }) => metadata.labels?.[hashLabel] ?? '')]);
     await this.#history.trim(set, history, (revision) => used.has(this.#history.hashOf(revision)));
-    const next = nextAvailableAtMs(now.pods, set.spec.minReadySeconds ?? 0, now.nowMs);
-    if (next !== undefined) this.#queue.touchAt(key, next);
+    // One appointment for all: the queue keeps the last.
+    const next = nextAvailableAtMs(now.pods, set.spec.minReadySeconds ?? 0, now.nowMs) ?? Infinity;
+    const wakeAtMs = Math.min(next, againAtMs);
+    if (wakeAtMs < Infinity) this.#queue.touchAt(key, wakeAtMs);
     if (failure !== undefined) throw failure;
   }
 
-  /** Those whose pause is over. A node that refuses every pod is not asked in a tight loop. */
-  async #endFailed({ kind, object }: Owner<DaemonSet>, key: string, failed: readonly Pod[]): Promise<readonly Pod[]> {
+  /** Those whose pause is over, and when the next one's is. A node that refuses every pod is not asked in a tight loop. */
+  #dueOf(set: DaemonSet, failed: readonly Pod[]): { readonly due: readonly Pod[]; readonly againAtMs: number } {
     const nowMs = this.#deps.clock.now();
+    const { uid = '', generation = 0 } = set.metadata;
     const due: Pod[] = [];
+    let againAtMs = Infinity;
     this.#failures.collectGarbage();
     for (const pod of failed) {
-      const { uid = '', generation = 0 } = object.metadata;
       const id = `${uid}/${generation}/${nodeOf(pod)}`;
       const waited = Date.parse(pod.metadata.creationTimestamp ?? '') + this.#failures.delayMsOf(id);
       if (waited > nowMs) {
-        this.#queue.touchAt(key, waited);
+        againAtMs = Math.min(againAtMs, waited);
         continue;
       }
       this.#failures.next(id, nowMs);
       due.push(pod);
+    }
+    return { due, againAtMs };
+  }
+
+  async #announceFailed({ kind, object }: Owner<DaemonSet>, pods: readonly Pod[]): Promise<void> {
+    for (const pod of pods) {
       const { namespace = '', name } = pod.metadata;
       const message = `Found failed daemon pod ${namespace}/${name} on node ${nodeOf(pod)}, will try to kill it`;
       await this.#control.events.record(kind, object, { type: 'Warning', reason: 'FailedDaemonPod', message });
     }
-    return due;
   }
 
   async #announceSucceeded({ kind, object }: Owner<DaemonSet>, pods: readonly Pod[]): Promise<void> {

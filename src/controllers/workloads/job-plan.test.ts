@@ -137,6 +137,20 @@ const cases = [
     plan: '0/0/0 FailureTarget:PodFailurePolicy ?a ~a',
   },
   {
+    it: 'counts a failure that would fail an index as any other',
+    spec: {
+      completionMode: 'Indexed',
+      completions: 2,
+      parallelism: 2,
+      backoffLimitPerIndex: 0,
+      podFailurePolicy: {
+        rules: [{ action: 'FailIndex', onExitCodes: { operator: 'In', values: [1] } }],
+      },
+    },
+    pods: { a: { phase: 'Failed', index: 1, secondsAgo: 90 } },
+    plan: '0/0/0 ?a ~a +0 +1',
+  },
+  {
     it: 'counts no failure that its policy ignores',
     spec: { podFailurePolicy: ignoreDisruption, podReplacementPolicy: 'Failed' },
     pods: { a: { phase: 'Failed', condition: 'DisruptionTarget', secondsAgo: 11 } },

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { KubeObject } from '../../kube/schema/kind.ts';
-import { checkRandomWorkloads, newWorkload, workloadParties } from '../../testing/worlds/random-workloads.ts';
+import { allWorkloads, checkRandomWorkloads, newWorkload } from '../../testing/worlds/random-workloads.ts';
 import { StorageWorld, namespace } from '../../testing/worlds/storage-world.ts';
 
 const seed = Number(process.env['SEED'] ?? 1);
@@ -14,7 +14,7 @@ test('whatever users do, and whenever the controllers are killed, workloads come
 });
 
 async function withWorld(body: (world: StorageWorld) => Promise<void>): Promise<void> {
-  const world = await StorageWorld.open(workloadParties);
+  const world = await StorageWorld.open(allWorkloads);
   try {
     await body(world);
     assert.deepEqual(world.failures, []);
@@ -28,7 +28,7 @@ const owners = (pods: readonly Pod[]): readonly (string | undefined)[] =>
 
 test('a pod with fitting labels is adopted, and one whose labels change is released, runs on and is replaced', async () => {
   await withWorld(async (world) => {
-    const spec = { nodeName: 'here', containers: [{ name: 'main', image: 'a' }] };
+    const spec = { containers: [{ name: 'main', image: 'a' }] };
     const metadata = { name: 'first', namespace, labels: { app: 'old' } };
     await world.create('v1', 'Pod', { metadata, spec } as KubeObject);
     await world.create('v1', 'ReplicationController', newWorkload('old', 'a', 1, { app: 'old' }));
@@ -90,6 +90,22 @@ test('objects that own each other in a circle go together when one is deleted in
     await world.remove(key('a'), 'Foreground');
     for (let turn = 0; turn < 3; turn += 1) await world.rest();
     assert.equal(world.all('v1', 'ConfigMap').filter(({ metadata }) => metadata.name.length === 1).length, 0);
+  });
+});
+
+test('a namespace that ends waits for no pod before everything else goes', async () => {
+  await withWorld(async (world) => {
+    const metadata = { name: 'held', namespace, finalizers: ['test/held'] };
+    const spec = { containers: [{ name: 'main', image: 'a' }] };
+    await world.create('v1', 'Pod', { metadata, spec } as KubeObject);
+    await world.create('v1', 'ConfigMap', { metadata: { name: 'config', namespace } });
+    await world.user.delete(world.key('Namespace', namespace));
+    await world.rest();
+    const left = (kind: string): readonly string[] =>
+      world
+        .all('v1', kind)
+        .flatMap((object) => (object.metadata.namespace === namespace ? [object.metadata.name] : []));
+    assert.deepEqual([left('Pod'), left('ConfigMap')], [['held'], []]);
   });
 });
 

@@ -4,6 +4,7 @@ import { GrpcError } from '../../grpc/grpc-error.ts';
 import type { PersistentVolume } from '../../kube/kinds/storage/persistent-volume.ts';
 import type { KubeObject } from '../../kube/schema/kind.ts';
 import { type DriverTraits, allCapabilities } from '../../testing/csi/memory-driver.ts';
+import { newVolume } from '../../testing/fakes/storage-builders.ts';
 import { CsiWorld } from '../../testing/worlds/csi-story.ts';
 import { nodeName } from '../../testing/worlds/storage-world.ts';
 import { failureOf } from './provisioner.ts';
@@ -94,6 +95,25 @@ test('a claim is deleted only when it is known whether there is a volume, and th
   await csi.world.rest();
   assert.equal(await csi.claimed(), undefined);
   assert.deepEqual([csi.volumes, [...csi.driver.volumes]], [[], []]);
+});
+
+test('what was made for a claim that got another volume meanwhile is deleted as soon as it is known', async (t) => {
+  const csi = await opened(t);
+  csi.driver.script.createVolume = ({ name }) => {
+    csi.driver.volumes.set(name, { id: `id-${name}`, sizeBytes: 2n ** 30n, published: new Set() });
+    throw failing('DEADLINE_EXCEEDED');
+  };
+  await csi.claim({});
+  await csi.world.rest();
+  await csi.create('v1', 'PersistentVolume', newVolume('by-hand', { storageClassName: 'disks' }));
+  await csi.world.rest();
+  assert.equal((await csi.claimed())?.spec.volumeName, 'by-hand');
+  assert.equal(csi.driver.volumes.size, 1);
+  csi.driver.script = {};
+  await csi.world.clock.advance(30_000);
+  await csi.world.rest();
+  assert.deepEqual([csi.volumes.map(({ metadata }) => metadata.name), [...csi.driver.volumes]], [['by-hand'], []]);
+  assert.deepEqual(csi.problems(), []);
 });
 
 test('a claim that goes waits for its volume to go, whatever the driver says of that', async (t) => {

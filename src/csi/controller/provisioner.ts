@@ -5,7 +5,7 @@
  * ```text
  *   claim ──finalizer──▶ CreateVolume ──final failure──▶ finalizer goes, tried again later or on another node
  *                           │    ▲  └──outcome unknown──▶ the same call again, with the same name, also when the claim is deleted
- *                           ▼    └───────────────────────────────────────────────┘
+ *                           ▼    └──────────────────────────────────────────────┘                or was given another volume
  *                    PersistentVolume ──▶ finalizer goes ─ ─ ▶ Released ──▶ DeleteVolume ──▶ object deleted ──▶ its finalizer goes
  * ```
  *
@@ -63,6 +63,8 @@ import { NodeGoneError, type Requirement, requirementAnywhere, requirementAt } f
 
 const unsettled = 'mountlet.dev/csi-provisioning';
 const provisioningFailed = 'ProvisioningFailed';
+/** Storage may take minutes for a volume. As many as Kubernetes' provisioner. */
+const parallelMax = 100;
 /** A class that the driver cannot serve is rarely mended by asking again. As Kubernetes' provisioner at most. */
 const infeasibleMs = 5 * 60_000;
 
@@ -108,7 +110,7 @@ export class Provisioner {
     this.#view = view;
     this.#cluster = deps.clusterFor('csi-provisioner', signal);
     this.#events = new ControllerEvents(driver.name, deps, this.#cluster);
-    this.#queue = new WorkQueue(`csi-provisioner ${driver.name}`, deps);
+    this.#queue = new WorkQueue(`csi-provisioner ${driver.name}`, deps, parallelMax);
     this.#timers = new Timers(deps.clock);
     this.#identity = `${deps.clock.now()}-${deps.random.suffix(4)}-${driver.name}`;
     this.#attachedNode = attachedNode;
@@ -149,12 +151,10 @@ export class Provisioner {
   }
 
   async #lookAtClaim(claim: PersistentVolumeClaim): Promise<void> {
-    const isDone =
-      (claim.spec.volumeName ?? '') !== '' ||
-      (await this.#cluster.get(this.#view.keyOfVolume(volumeNameFor(claim)))) !== undefined;
-    if (isDone) return this.#settle(claim);
-    const isGoing = claim.metadata.deletionTimestamp !== undefined;
-    if (isGoing && !isUnsettled(claim)) return;
+    const isMade = (await this.#cluster.get(this.#view.keyOfVolume(volumeNameFor(claim)))) !== undefined;
+    if (isMade) return this.#settle(claim);
+    const isUnwanted = needsNoVolume(claim);
+    if (isUnwanted && !isUnsettled(claim)) return;
     const storageClass = this.#view.classes.get(classOf(claim));
     // The volume binder says that the class is missing.
     if (
@@ -163,9 +163,9 @@ export class Provisioner {
     )
       return;
     const node = claim.metadata.annotations?.[selectedNode] ?? '';
-    const waits = storageClass.volumeBindingMode === 'WaitForFirstConsumer' && node === '' && !isGoing;
+    const waits = storageClass.volumeBindingMode === 'WaitForFirstConsumer' && node === '' && !isUnwanted;
     const { uid = '' } = claim.metadata;
-    const isInfeasible = this.#infeasible.get(uid) === storageClass.metadata.uid && !isGoing;
+    const isInfeasible = this.#infeasible.get(uid) === storageClass.metadata.uid && !isUnwanted;
     if (waits || isInfeasible) return;
     await this.#provision(claim, storageClass, node);
   }
@@ -173,7 +173,7 @@ export class Provisioner {
   async #provision(claim: PersistentVolumeClaim, storageClass: StorageClass, node: string): Promise<void> {
     const plan = await this.#plan(claim, storageClass);
     if (plan === undefined) return;
-    const mayReschedule = this.#driver.hasTopology && node !== '';
+    const mayReschedule = this.#driver.hasTopology && node !== '' && !needsNoVolume(claim);
     try {
       await this.#create(claim, storageClass, plan, node);
     } catch (error) {
@@ -221,10 +221,11 @@ export class Provisioner {
       secrets,
       ...(requirement !== undefined && { accessibilityRequirements: requirement }),
     };
-    const { namespace, name, deletionTimestamp } = claim.metadata;
+    const { namespace, name } = claim.metadata;
     const id = claimId(namespace, name);
-    await this.#record(claim, 'Provisioning', `External provisioner is provisioning volume for claim ${goQuote(id)}`);
-    if (!(await this.#unsettle(claim))) return;
+    const begun = `External provisioner is provisioning volume for claim ${goQuote(id)}`;
+    const [isOnRecord] = await Promise.all([this.#unsettle(claim), this.#record(claim, 'Provisioning', begun)]);
+    if (!isOnRecord) return;
     const { volume } = await call(driver, 'createVolume', request, this.#signal);
     const problem = volume === undefined ? 'no volume' : answerProblem(volume);
     if (volume === undefined || problem !== undefined) {
@@ -234,7 +235,7 @@ export class Provisioner {
       );
     }
     const remove = async (): Promise<void> => this.#remove(volume.volumeId, secrets, plan.request.name);
-    if (deletionTimestamp !== undefined) {
+    if (needsNoVolume(claim)) {
       await remove();
       return this.#settle(claim);
     }
@@ -255,8 +256,8 @@ export class Provisioner {
       const why = `${messageOf(error)}. Deleting the volume.`;
       throw new OperatingError('VolumeRefused', `Error creating provisioned PV object for claim ${id}: ${why}`);
     }
-    await this.#record(claim, 'ProvisioningSucceeded', `Successfully provisioned volume ${made.metadata.name}`);
-    await this.#settle(claim);
+    const done = `Successfully provisioned volume ${made.metadata.name}`;
+    await Promise.all([this.#settle(claim), this.#record(claim, 'ProvisioningSucceeded', done)]);
   }
 
   /** A volume that cannot be used. As long as this fails, whatever the driver says, the claim is not settled. */
@@ -295,11 +296,11 @@ export class Provisioner {
     });
   }
 
-  /** Before the call. False: the claim is going, or gone, and nothing was ever called for it. */
+  /** Before the call. False: the claim needs no volume, or is gone, and nothing was ever called for it. */
   async #unsettle(claim: PersistentVolumeClaim): Promise<boolean> {
     let isOnRecord = false;
     await this.#updateClaim(claim, (current) => {
-      isOnRecord = isUnsettled(current) || current.metadata.deletionTimestamp === undefined;
+      isOnRecord = isUnsettled(current) || !needsNoVolume(current);
       return isOnRecord ? withFinalizer(current, unsettled) : current;
     });
     return isOnRecord;
@@ -369,6 +370,11 @@ export class Provisioner {
 
 function isUnsettled({ metadata }: PersistentVolumeClaim): boolean {
   return metadata.finalizers?.includes(unsettled) === true;
+}
+
+/** It is going, or has got a volume, of another maker where ours does not exist. What was made for it has to go. */
+function needsNoVolume({ metadata, spec }: PersistentVolumeClaim): boolean {
+  return metadata.deletionTimestamp !== undefined || (spec.volumeName ?? '') !== '';
 }
 
 /** Another node is to be chosen, unless one was meanwhile. */

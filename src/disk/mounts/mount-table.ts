@@ -30,11 +30,13 @@ export function readMountTable(): MountEntry[] {
   return parseMountTable(readTable().toString());
 }
 
-/** `mountsBelow` of the table as it is now. Parses it only if there are some: a node may have thousands of mounts. */
+/** `mountsBelow` of the table as it is now. Parses only lines that mention the directory: a node may have thousands of mounts. */
 export function readMountsBelow(directory: string): MountEntry[] {
   const table = readTable();
-  const mentioned = table.includes(directory === '/' ? ' /' : ` ${escape(directory)}`);
-  return mentioned ? mountsBelow(parseMountTable(table.toString()), directory) : [];
+  const mention = directory === '/' ? ' /' : ` ${escape(directory)}`;
+  if (!table.includes(mention)) return [];
+  const lines = table.toString().split('\n');
+  return mountsBelow(lines.filter((line) => line.includes(mention)).map(parseLine), directory);
 }
 
 function readTable(): Buffer {

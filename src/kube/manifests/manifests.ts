@@ -39,6 +39,8 @@ export class ManifestError extends MountletError {
 /** The objects of all files. A later document replaces an earlier one of the same kind and name, as applying both would. */
 export class Manifests {
   readonly #objects = new Map<string, Map<string, unknown>>();
+  /** Kinds of documents that put nothing on a node, or that nobody has. */
+  readonly passedOver = new Set<string>();
 
   get<T extends KubeObject>(kind: ResourceKind<T>, namespace: string, name: string): T | undefined {
     return this.#table(kind).get(`${kind.namespaced ? namespace : ''}/${name}`);
@@ -82,8 +84,8 @@ export function readManifests(
   const problems: ManifestProblem[] = [];
   for (const { name: file, text } of files) {
     for (const document of parseYamlDocuments(text)) {
-      for (const { position, message, isRepeatedKey } of document.problems) {
-        if (isRepeatedKey === true && isPassedOver(document.value)) continue;
+      for (const { position, message, repeatedKey } of document.problems) {
+        if (repeatedKey !== undefined && isPassedOver(document.value)) continue;
         problems.push({ file, ...position, message });
       }
       if (document.value === null || document.value === undefined) continue;
@@ -133,7 +135,10 @@ function readObject(reading: Reading, json: unknown, path: FieldPath, ofList: Ob
   const match = known.find((one) => one.kind === kind && versionsOf(one).includes(String(apiVersion)));
   if (match === undefined) {
     const [expected] = known;
-    if (expected === undefined || isForeign(expected, String(apiVersion))) return;
+    if (expected === undefined || isForeign(expected, String(apiVersion))) {
+      reading.manifests.passedOver.add(String(kind));
+      return;
+    }
     const [version = ''] = versionsOf(expected);
     const advice = expected.kind === kind ? version : `${expected.kind} of ${version}`;
     return reading.report(

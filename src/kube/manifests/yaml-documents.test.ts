@@ -74,8 +74,8 @@ test('YAML with a key that stands twice still has a value, of which the last cou
   const [document] = parseYamlDocuments('a: 1\na: 2\n');
   assert.deepEqual(document?.value, { a: 2 });
   assert.deepEqual(
-    document?.problems.map(({ isRepeatedKey }) => isRepeatedKey),
-    [true],
+    document?.problems.map(({ repeatedKey }) => repeatedKey),
+    ['a'],
   );
 });
 

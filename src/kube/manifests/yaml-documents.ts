@@ -37,8 +37,8 @@ interface YamlDocument {
 interface YamlProblem {
   readonly position: Position;
   readonly message: string;
-  /** kubectl reads such a document all the same. */
-  readonly isRepeatedKey?: boolean;
+  /** Of a key that stands twice, which kubectl reads all the same. Empty where the key may be a secret. */
+  readonly repeatedKey?: string;
 }
 
 // How often one anchor may be used, also by way of others. A manifest that grows beyond this is an attack ("billion
@@ -120,7 +120,7 @@ function read(document: Document.Parsed, lines: LineCounter): YamlDocument {
       for (const { node, ...problem } of unreadableAsJson(document)) {
         problems.push({ position: position(startOf(node) ?? document.range[0]), ...problem });
       }
-      if (problems.every(({ isRepeatedKey }) => isRepeatedKey === true))
+      if (problems.every(({ repeatedKey }) => repeatedKey !== undefined))
         value = document.toJS({ maxAliasCount: aliasesMax });
     } catch (error) {
       const message = error instanceof Error ? error.message : String(error);
@@ -143,9 +143,11 @@ const quoting: readonly (readonly [pattern: RegExp, instead: string])[] = [
 ];
 
 /** Between braces a key may be the value of a Secret that lacks its quotes. */
-function repeatedKey({ flow }: { readonly flow?: boolean }, key: string): string {
+function repeated({ flow }: { readonly flow?: boolean }, text: string): Pick<YamlProblem, 'message' | 'repeatedKey'> {
   const message = 'Map keys must be unique';
-  return flow === true ? message : `${message}: "${key.slice(0, shownKeyMax)}" stands twice`;
+  if (flow === true) return { message, repeatedKey: '' };
+  const key = text.slice(0, shownKeyMax);
+  return { message: `${message}: "${key}" stands twice`, repeatedKey: key };
 }
 
 interface Unreadable extends Omit<YamlProblem, 'position'> {
@@ -173,7 +175,7 @@ function unreadableAsJson(document: Document.Parsed): readonly Unreadable[] {
         if (!isScalar(key) || typeof key.value === 'symbol') continue;
         // As text, which is what becomes of `yes` and "true".
         const text = String(key.value);
-        if (seen.has(text)) found.push({ node: key, message: repeatedKey(map, text), isRepeatedKey: true });
+        if (seen.has(text)) found.push({ node: key, ...repeated(map, text) });
         seen.add(text);
       }
     },

@@ -12,6 +12,11 @@ test('changeList names each field that differs, old before new', () => {
   assert.equal(changeList(shape, old, changed), lines.join('\n'));
 });
 
+test('changeList names a key of a map whose value is empty', () => {
+  const labels = object({ labels: map(string) });
+  assert.equal(changeList(labels, { labels: { a: '' } }, { labels: { b: '' } }), '- labels.a: ""\n+ labels.b: ""');
+});
+
 test('changeList is empty for what means the same', () => {
   assert.equal(changeList(shape, { name: '' }, { items: [] }), '');
 });

@@ -8,7 +8,8 @@ const shape = object({
   flag: boolean,
   items: list(string),
   limits: map(quantity),
-  inner: object({ name: string }),
+  labels: map(string),
+  inner: object({ name: string, labels: map(string), sizes: map(object({ name: string })) }),
 });
 
 const cases: readonly { it: string; a: unknown; b: unknown; same: boolean }[] = [
@@ -28,6 +29,19 @@ const cases: readonly { it: string; a: unknown; b: unknown; same: boolean }[] = 
   { it: 'distinguishes lists of another order', a: { items: ['a', 'b'] }, b: { items: ['b', 'a'] }, same: false },
   { it: 'distinguishes a longer list', a: { items: ['a'] }, b: { items: ['a', 'b'] }, same: false },
   { it: 'distinguishes text from a map', a: { name: 'a' }, b: { name: { a: 'b' } }, same: false },
+  { it: 'sees a key without a value', a: { labels: { x: '' } }, b: {}, same: false },
+  { it: 'sees one more key without a value', a: { labels: { x: 'y', z: '' } }, b: { labels: { x: 'y' } }, same: false },
+  { it: 'sees another key without a value', a: { labels: { x: '' } }, b: { labels: { y: '' } }, same: false },
+  { it: 'sees such a key further down', a: { inner: { labels: { x: '' } } }, b: { inner: {} }, same: false },
+  { it: 'sees it where all else is empty', a: { inner: { name: '', labels: { x: '' } } }, b: {}, same: false },
+  { it: 'sees a key of an empty object', a: { inner: { sizes: { x: {} } } }, b: { inner: { sizes: {} } }, same: false },
+  {
+    it: 'takes values of one key that are empty for the same',
+    a: { labels: { x: '' } },
+    b: { labels: { x: '' } },
+    same: true,
+  },
+  { it: 'takes empty maps further down for the same', a: { inner: { labels: {} } }, b: {}, same: true },
   { it: 'sees a key named like a method', a: { limits: { toString: 1 } }, b: {}, same: false },
 ];
 for (const { it, a, b, same } of cases) {

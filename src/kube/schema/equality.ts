@@ -1,7 +1,8 @@
 /**
  * Whether two values of a shape mean the same, as the API server compares objects before it says that something changed:
  * absent, empty text, an empty list and an empty map are one, and `1` cpu is `1000m`. Booleans and numbers are compared as
- * they are, for some of them mean something other when absent.
+ * they are, for some of them mean something other when absent; and a key of a map is there or not, whatever its value: a label
+ * without text is a label.
  */
 import { readQuantity } from '../values/quantity.ts';
 import { showPath } from './field-errors.ts';
@@ -12,23 +13,36 @@ export function means<T>(shape: Shape<T>, a: T | undefined, b: T | undefined): b
 }
 
 function same(shape: Shape<unknown> | undefined, a: unknown, b: unknown): boolean {
-  if (a === b || (isEmpty(a) && isEmpty(b))) return true;
-  if (isEmpty(a) || isEmpty(b)) return false;
+  if (a === b) return true;
+  const [noA, noB] = [isEmpty(a, shape), isEmpty(b, shape)];
+  if (noA || noB) return noA && noB;
   if (shape?.type === 'quantity') return sameQuantity(a as string | number, b as string | number);
   if (Array.isArray(a) && Array.isArray(b)) {
     return a.length === b.length && a.every((item, index) => same(shape?.item, item, b[index]));
   }
   if (!isRecord(a) || !isRecord(b)) return false;
-  return keysOf(a, b).every((key) => same(shapeAt(shape, key), valueAt(a, key), valueAt(b, key)));
+  return keysOf(a, b).every((key) => sameAt(shape, a, b, key));
 }
 
-export function isEmpty(value: unknown): boolean {
+function sameAt(shape: Shape<unknown> | undefined, a: Fields, b: Fields, key: string): boolean {
+  const [left, right] = [valueAt(a, key), valueAt(b, key)];
+  if (shape?.type === 'map' && (left === undefined) !== (right === undefined)) return false;
+  return same(shapeAt(shape, key), left, right);
+}
+
+/** Without a shape no map is known as one, and one whose values are all empty counts as empty. */
+export function isEmpty(value: unknown, shape?: Shape<unknown>): boolean {
   if (value === undefined || value === null || value === '') return true;
   if (Array.isArray(value)) return value.length === 0;
-  return isRecord(value) && Object.values(value).every(isEmpty);
+  if (!isRecord(value)) return false;
+  return Object.entries(value).every(([key, part]) => {
+    return shape?.type === 'map' ? part === undefined : isEmpty(part, shapeAt(shape, key));
+  });
 }
 
-export function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+type Fields = Readonly<Record<string, unknown>>;
+
+export function isRecord(value: unknown): value is Fields {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
@@ -37,7 +51,7 @@ export function keysOf(a: object, b: object): readonly string[] {
 }
 
 /** A key such as `toString` belongs to no object that a user wrote. */
-export function valueAt(record: Readonly<Record<string, unknown>>, key: string): unknown {
+export function valueAt(record: Fields, key: string): unknown {
   return Object.hasOwn(record, key) ? record[key] : undefined;
 }
 
@@ -58,21 +72,22 @@ function sameQuantity(a: string | number, b: string | number): boolean {
 const changesMax = 20;
 
 export function changeList<T>(shape: Shape<T>, old: T | undefined, changed: T | undefined): string {
-  const lines = [...changesBetween(shape, old, changed, [])];
+  const lines = means(shape, old, changed) ? [] : [...changesBetween(shape, old, changed, [])];
   const shown = lines.slice(0, changesMax).flat();
   if (lines.length > changesMax) shown.push(`… and ${lines.length - changesMax} more changes`);
   return shown.join('\n');
 }
 
+/** Of two that differ. */
 function* changesBetween(
   shape: Shape<unknown> | undefined,
   old: unknown,
   changed: unknown,
   path: FieldPath,
 ): Generator<readonly string[]> {
-  if (means(shape ?? anything, old, changed)) return;
   if (isRecord(old) && isRecord(changed)) {
     for (const key of keysOf(old, changed)) {
+      if (sameAt(shape, old, changed, key)) continue;
       yield* changesBetween(shapeAt(shape, key), valueAt(old, key), valueAt(changed, key), [...path, key]);
     }
     return;
@@ -80,6 +95,7 @@ function* changesBetween(
   if (Array.isArray(old) && Array.isArray(changed)) {
     const length = Math.max(old.length, changed.length);
     for (let index = 0; index < length; index += 1) {
+      if (same(shape?.item, old[index], changed[index])) continue;
       yield* changesBetween(shape?.item, old[index], changed[index], [...path, index]);
     }
     return;
@@ -90,8 +106,6 @@ function* changesBetween(
     ...(changed === undefined ? [] : [`+ ${name}: ${JSON.stringify(changed)}`]),
   ];
 }
-
-const anything: Shape<unknown> = { type: 'any', zero: () => undefined };
 
 // A short name for some content: equal content has an equal hash.
 

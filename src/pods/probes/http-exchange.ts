@@ -7,7 +7,7 @@ import { MountletError } from '../../base/errors.ts';
 import type { Probe } from '../../kube/kinds/pod/container.ts';
 import type { AnyContainer } from '../../kube/kinds/pod/pod-spec.ts';
 
-interface PodAddress {
+export interface PodAddress {
   /** The pod's, unless the probe or hook names another; this machine's own where neither is known. */
   readonly host: string;
   readonly port: number;
@@ -17,6 +17,11 @@ interface PodAddress {
 export interface PodNetwork {
   /** Rejects with the system's error when nothing listens. */
   connect(address: PodAddress, signal: AbortSignal): Promise<Duplex>;
+}
+
+/** `10.0.0.7:80`, `[::1]:80`. */
+export function hostAndPort({ host, port }: PodAddress): string {
+  return `${host.includes(':') && !host.startsWith('[') ? `[${host}]` : host}:${port}`;
 }
 
 /** A probe or a hook names a port by number, or by the name of one of the container's ports. */
@@ -94,13 +99,13 @@ function secured(plain: Duplex, servername: string): Promise<Duplex> {
 
 function answerOf(
   socket: Duplex,
-  { path, host: server, port, headers }: HttpExchange,
+  { path, headers, ...address }: HttpExchange,
   userAgent: string,
   signal: AbortSignal,
 ): Promise<HttpAnswer> {
   const given = Object.fromEntries(headers.map(({ name, value }) => [name.toLowerCase(), value]));
-  const host = server.includes(':') && !server.startsWith('[') ? `[${server}]` : server;
-  const all = { 'user-agent': userAgent, accept: '*/*', host: `${host}:${port}`, connection: 'close', ...given };
+  const host = hostAndPort(address);
+  const all = { 'user-agent': userAgent, accept: '*/*', host, connection: 'close', ...given };
   return new Promise((resolve, reject) => {
     const request = startRequest({ createConnection: () => socket, method: 'GET', path, headers: all, signal });
     request.on('error', reject);

@@ -13,9 +13,11 @@ import { GrpcConnectError, checkGrpcHealth } from './grpc-health.ts';
 import {
   HandlerError,
   type HttpExchange,
+  type PodAddress,
   type PodNetwork,
   containerPort,
   exchangeHttp,
+  hostAndPort,
   httpExchange,
 } from './http-exchange.ts';
 
@@ -128,9 +130,8 @@ async function probeHttp(
   }
 }
 
-function urlOf({ scheme, host: name, port, path }: HttpExchange): string {
-  const host = name.includes(':') ? `[${name}]` : name;
-  return `${scheme}://${host}:${port}${path}`;
+function urlOf({ scheme, path, ...address }: HttpExchange): string {
+  return `${scheme}://${hostAndPort(address)}${path}`;
 }
 
 function redirected(exchange: HttpExchange, location: string): HttpExchange | undefined {
@@ -144,21 +145,24 @@ function redirected(exchange: HttpExchange, location: string): HttpExchange | un
 }
 
 async function probeTcp(
-  { container, podIp, probe: { tcpSocket } }: ProbeTarget,
+  target: ProbeTarget,
   { network }: ProbeHandlerDeps,
   signal: AbortSignal,
 ): Promise<ProbeOutcome> {
-  const { host: given = '', port: wanted = 0 } = tcpSocket ?? {};
-  const host = given || podIp || 'localhost';
-  const port = containerPort(wanted, container);
+  const address = tcpAddress(target);
   try {
-    const socket = await network.connect({ host, port }, signal);
+    const socket = await network.connect(address, signal);
     socket.destroy();
     return { result: 'success', output: '' };
   } catch (error) {
     signal.throwIfAborted();
-    return { result: 'failure', output: `dial tcp ${host}:${port}: ${messageOf(error)}` };
+    return { result: 'failure', output: `dial tcp ${hostAndPort(address)}: ${messageOf(error)}` };
   }
+}
+
+function tcpAddress({ container, podIp, probe: { tcpSocket } }: ProbeTarget): PodAddress {
+  const { host = '', port = 0 } = tcpSocket ?? {};
+  return { host: host || podIp || 'localhost', port: containerPort(port, container) };
 }
 
 async function probeGrpc(target: ProbeTarget, signal: AbortSignal): Promise<ProbeOutcome> {
@@ -192,6 +196,6 @@ function timedOut(target: ProbeTarget, timeoutMs: number): string {
   if (httpGet !== undefined) {
     return `Get ${goQuote(urlOf(httpExchange(target, target.probe.httpGet ?? {})))}: context deadline exceeded (Client.Timeout exceeded while awaiting headers)`;
   }
-  if (tcpSocket !== undefined) return `dial tcp ${target.podIp || 'localhost'}: i/o timeout`;
+  if (tcpSocket !== undefined) return `dial tcp ${hostAndPort(tcpAddress(target))}: i/o timeout`;
   return `timeout: health rpc did not complete within ${after}`;
 }

@@ -31,7 +31,12 @@ async function listen(t: TestContext, server: Server | ReturnType<typeof createH
   return (server.address() as AddressInfo).port;
 }
 
-function ask(probe: Probe, clock = systemClock, runtime = new FakeRuntime(clock)): Promise<ProbeOutcome> {
+function ask(
+  probe: Probe,
+  clock = systemClock,
+  runtime = new FakeRuntime(clock),
+  reached = network,
+): Promise<ProbeOutcome> {
   const container = aContainer({ ports: [{ name: 'named', containerPort: 1 }] });
   const target = {
     pod: aPod(),
@@ -40,7 +45,7 @@ function ask(probe: Probe, clock = systemClock, runtime = new FakeRuntime(clock)
     podIp: '127.0.0.1',
     probe: { timeoutSeconds: 5, ...probe },
   };
-  return runProbe(target, { runtime, network, clock }, signal);
+  return runProbe(target, { runtime, network: reached, clock }, signal);
 }
 
 const answers: readonly { status: number; headers?: Record<string, string>; is: string }[] = [
@@ -90,6 +95,23 @@ test('a tcpSocket probe succeeds on an open port, and a port that has no name fa
   );
   assert.equal((await ask({ tcpSocket: { port } })).result, 'success');
   await assert.rejects(ask({ tcpSocket: { port: 'nowhere' } }), /couldn't find port: nowhere/);
+});
+
+test('a tcpSocket probe that takes too long names the address that was dialled', async () => {
+  const clock = new FakeClock();
+  const dialled: object[] = [];
+  const silent: PodNetwork = { connect: (address) => (dialled.push(address), new Promise(() => {})) };
+  for (const [tcpSocket, address] of [
+    [{ port: 'named' }, '127.0.0.1:1'],
+    [{ host: '10.0.0.9', port: 80 }, '10.0.0.9:80'],
+    [{ host: '::1', port: 80 }, '[::1]:80'],
+  ] as const) {
+    const outcome = ask({ tcpSocket }, clock, new FakeRuntime(clock), silent);
+    await settle();
+    await clock.advance(5000);
+    assert.deepEqual(await outcome, { result: 'failure', output: `dial tcp ${address}: i/o timeout` });
+  }
+  assert.equal(dialled.length, 3);
 });
 
 test('an exec probe is judged by its exit code, and fails when it takes too long', async () => {

@@ -64,10 +64,11 @@ test('a static pod gets another UID from other content, another file and another
 });
 
 const refused: readonly { it: string; text: string; says: RegExp }[] = [
+  { it: 'broken YAML', text: 'a: [', says: /"message":"bad.yaml:1:5: [^;"]+"/ },
   {
-    it: 'broken YAML',
-    text: 'a: [',
-    says: /"message":"couldn't parse as pod\(bad.yaml:.*\), please check config file"/s,
+    it: 'a ConfigMap with a map for a text',
+    text: 'apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata:\n  a.yml: {port: 1}\nimmutable: 7\n',
+    says: /"message":"bad.yaml:6:1: ConfigMap "c": immutable: [^;]*; bad.yaml:5:3: ConfigMap "c": data\[a.yml\]: [^;]*"/,
   },
   { it: 'a pod without a name', text: manifest('""'), says: /metadata\.name: Required value/ },
   { it: 'an upper-case name', text: manifest('Web'), says: /metadata\.name: Invalid value/ },

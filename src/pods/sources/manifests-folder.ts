@@ -10,7 +10,7 @@ import { WakeSignal } from '../../base/wake-signal.ts';
 import { hashAnnotation, withAnnotations } from '../../kube/kinds/pod/pod-identity.ts';
 import { type Pod, defaultPod } from '../../kube/kinds/pod/pod.ts';
 import { type ManifestKind, manifestKinds, podManifest } from '../../kube/manifests/manifest-kinds.ts';
-import { Manifests, readManifests } from '../../kube/manifests/manifests.ts';
+import { ManifestError, Manifests, readManifests } from '../../kube/manifests/manifests.ts';
 import { type PodReference, referenceWords, referencesOf } from '../../kube/references/pod-references.ts';
 import { canonicalJson, fnvHash } from '../../kube/schema/equality.ts';
 import { forbiddenField } from '../../kube/schema/field-errors.ts';
@@ -38,7 +38,7 @@ export interface FolderContent {
 export type FolderNotice =
   | {
       readonly kind: 'ManifestRefused';
-      readonly file: string;
+      /** With the name of the file, and the place in it. */
       readonly message: string;
       readonly keepsLastGood: boolean;
     }
@@ -136,18 +136,20 @@ export class ManifestsFolder {
         return { text, good, problem: undefined };
       }
       // Editors that truncate before they write leave an empty file for a moment.
-      return this.#refuse(name, before, text, 'the file is empty: delete it to remove what it held');
+      return this.#refuse(before, text, `${name}: the file is empty: delete it to remove what it held`);
     } catch (error) {
       signal.throwIfAborted();
-      return this.#refuse(name, before, text, messageOf(error));
+      const message = messageOf(error);
+      // Problems of a manifest begin with file, line and column.
+      const problem = error instanceof ManifestError ? message.replaceAll('\n', '; ') : `${name}: ${message}`;
+      return this.#refuse(before, text, problem);
     }
   }
 
-  #refuse(name: string, before: FileState | undefined, text: string | undefined, problem: string): FileState {
+  #refuse(before: FileState | undefined, text: string | undefined, problem: string): FileState {
     const good = before?.good;
     if (before?.problem !== problem) {
-      const message = `couldn't parse as pod(${problem}), please check config file`;
-      this.#notify({ kind: 'ManifestRefused', file: name, message, keepsLastGood: good !== undefined });
+      this.#notify({ kind: 'ManifestRefused', message: problem, keepsLastGood: good !== undefined });
     }
     return { text, good, problem };
   }

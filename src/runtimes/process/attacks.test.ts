@@ -175,6 +175,8 @@ const attempts = (directory: string): string => `
   try sh -c 'echo x >/sys/kernel/uevent_helper'
   try sh -c 'mkdir /sys/fs/cgroup/x || mkdir /sys/fs/cgroup/memory/x'
   try cat /proc/kcore
+  try chmod 666 /dev/null
+  try chown 0:0 /dev/zero
   try cat /etc/shadow
   try nsenter -t 1 -m -- ls ${directory}
   try unshare -m true

@@ -295,9 +295,10 @@ export class Garbage {
   }
 }
 
-/** The API's own answers to a version that has not come yet, and to the usage of nodes that do not exist. */
+/** The API's own answers to a version that has not come yet, to the usage of nodes that do not exist, and for Services without pods. */
 function isAllowed(status: number, path: string): boolean {
-  return status === 504 || (status === 503 && path.startsWith('/apis/metrics.k8s.io/'));
+  const needsOthers = path.startsWith('/apis/metrics.k8s.io/') || /\/services\/[^/]+\/proxy\b/.test(path);
+  return status === 504 || (status === 503 && needsOthers);
 }
 
 const patienceMs = 120_000;

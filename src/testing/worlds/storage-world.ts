@@ -342,6 +342,10 @@ export class StorageWorld {
   }
 }
 
+function frozen(value: unknown): void {
+  if (typeof value === 'object' && value !== null) Object.values(Object.freeze(value)).forEach(frozen);
+}
+
 /** The changes of one watch, some of which may be held back. */
 class Feed {
   readonly #report: (change: ObjectChange) => void;
@@ -423,6 +427,8 @@ class Gate implements Cluster {
 
   watch(kind: Kind | undefined, report: (change: ObjectChange) => void): () => void {
     const passOn = (change: ObjectChange): void => {
+      // Others see the same object.
+      frozen(change.object);
       if (!this.#life.stop.signal.aborted) report(change);
     };
     const { feed, end } = this.#world.feed(kind, passOn);

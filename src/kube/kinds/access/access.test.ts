@@ -2,39 +2,19 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { decoded, messagesOf } from '../../../testing/fakes/builders.ts';
+import { messagesOf } from '../../../testing/fakes/builders.ts';
+import { testKind } from '../../../testing/fakes/kind-cases.ts';
 import type { KubeObject, ResourceKind } from '../../schema/kind.ts';
 import { defaultClusterRoleBindings, defaultClusterRoles, defaultRoleBindings, defaultRoles } from './default-roles.ts';
 import { clusterRoleBindingKind, roleBindingKind } from './role-binding.ts';
 import { type PolicyRule, clusterRoleKind, roleKind } from './role.ts';
 import { coverage } from './rule-coverage.ts';
 
-interface Case {
-  readonly it: string;
-  readonly object: object;
-  /** With it, the rule is one for updates. */
-  readonly old?: object;
-  readonly errors?: readonly string[];
-}
-
-function testKind<T extends KubeObject>(kind: ResourceKind<T>, cases: readonly Case[]): void {
-  const metadata = { name: 'a:b', resourceVersion: '1', ...(kind.namespaced && { namespace: 'shop' }) };
-  const from = (parts: object): T => kind.complete(decoded(kind.shape, { metadata, ...parts }));
-  for (const { it, object, old, errors = [] } of cases) {
-    test(`${kind.kind} ${it}`, () => {
-      const completed = from(object);
-      const found = old === undefined ? kind.validate(completed) : kind.validateUpdate(completed, from(old));
-      assert.deepEqual(messagesOf(found), errors);
-      assert.deepEqual(kind.complete(completed), completed, 'defaults of defaults');
-    });
-  }
-}
-
 const pods = { verbs: ['get'], apiGroups: [''], resources: ['pods'] };
 const paths = { verbs: ['get'], nonResourceURLs: ['/metrics'] };
 
 testKind(roleKind, [
-  { it: 'takes rules on resources, and none', object: { rules: [pods] } },
+  { it: 'takes rules on resources, under a name with a colon', object: { metadata: { name: 'a:b' }, rules: [pods] } },
   { it: 'may allow nothing', object: {} },
   {
     it: 'has rules that are whole',

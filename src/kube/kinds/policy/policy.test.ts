@@ -1,8 +1,5 @@
 /** The rules of the kinds that most charts have besides their workloads, each by its exact messages, and their defaults. */
-import assert from 'node:assert/strict';
-import { test } from 'node:test';
-import { decoded, messagesOf } from '../../../testing/fakes/builders.ts';
-import type { KubeObject, ResourceKind } from '../../schema/kind.ts';
+import { testKind } from '../../../testing/fakes/kind-cases.ts';
 import { horizontalPodAutoscalerKind } from './horizontal-pod-autoscaler.ts';
 import { ingressClassKind, ingressKind } from './ingress.ts';
 import { limitRangeKind } from './limit-range.ts';
@@ -10,30 +7,6 @@ import { networkPolicyKind } from './network-policy.ts';
 import { podDisruptionBudgetKind } from './pod-disruption-budget.ts';
 import { priorityClassKind } from './priority-class.ts';
 import { resourceQuotaKind } from './resource-quota.ts';
-
-interface Case {
-  readonly it: string;
-  readonly object: object;
-  /** With it, the rule is one for updates. */
-  readonly old?: object;
-  readonly errors?: readonly string[];
-  /** What defaults make of its spec. */
-  readonly spec?: object;
-}
-
-function testKind<T extends KubeObject>(kind: ResourceKind<T>, cases: readonly Case[]): void {
-  const metadata = { name: 'x', resourceVersion: '1', ...(kind.namespaced && { namespace: 'shop' }) };
-  const from = (parts: object): T => kind.complete(decoded(kind.shape, { metadata, ...parts }));
-  for (const { it, object, old, errors = [], spec } of cases) {
-    test(`${kind.kind} ${it}`, () => {
-      const completed = from(object);
-      const found = old === undefined ? kind.validate(completed) : kind.validateUpdate(completed, from(old));
-      assert.deepEqual(messagesOf(found), errors);
-      if (spec !== undefined) assert.deepEqual(JSON.parse(JSON.stringify(completed)).spec, spec);
-      assert.deepEqual(kind.complete(completed), completed, 'defaults of defaults');
-    });
-  }
-}
 
 const service = { service: { name: 'web', port: { number: 80 } } };
 const rule = (path: object, host?: string): object => ({

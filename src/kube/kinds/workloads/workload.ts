@@ -52,7 +52,7 @@ export function selectorAndTemplateErrors(
   path: FieldPath = ['spec'],
 ): readonly FieldError[] {
   const here = [...path, 'selector'];
-  if (selector === undefined) return [requiredField(here), ...templateErrors(template, () => true, kind, path)];
+  if (selector === undefined) return [requiredField(here), ...templateErrors(template, () => false, kind, path)];
   const { matchLabels = {}, matchExpressions = [] } = selector;
   const isEmpty = Object.keys(matchLabels).length + matchExpressions.length === 0;
   const errors = [

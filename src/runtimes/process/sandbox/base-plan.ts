@@ -123,7 +123,7 @@ function kernelInterfaces(
   }
   if (privileged) return;
   for (const path of maskedFiles) {
-    if (host.look(path)?.kind === 'file') builder.host('/dev/null', path, 'none', ['bind']);
+    if (host.look(path)?.kind === 'file') builder.host('/dev/null', path, 'none', ['bind', 'ro']);
   }
   for (const path of maskedDirectories) {
     if (host.look(path)?.kind === 'directory') builder.own(path, 'hidden', ['ro', 'nosuid', 'nodev', 'noexec']);
@@ -145,7 +145,8 @@ function ownDirectories(
   for (const name of deviceFiles) {
     if (host.look(`/dev/${name}`) === undefined) continue;
     builder.point(`/dev/${name}`, 'file');
-    builder.host(`/dev/${name}`, `/dev/${name}`, 'none', ['bind']);
+    // It can be written to all the same, but its mode and owner, which are the machine's, stay.
+    builder.host(`/dev/${name}`, `/dev/${name}`, 'none', ['bind', 'ro']);
   }
   builder.point('/dev/pts', 'directory');
   const group = technique === 'overlay' ? ['gid=5'] : []; // the group `tty`; another group than ours takes a privilege
