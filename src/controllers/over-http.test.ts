@@ -5,6 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { SharedCluster } from '../agent/machine/http-cluster.ts';
 import { type Clock, systemClock } from '../base/clock.ts';
 import type { Node } from '../kube/kinds/node.ts';
+import type { Pod } from '../kube/kinds/pod/pod.ts';
 import type { PersistentVolumeClaim } from '../kube/kinds/storage/persistent-volume-claim.ts';
 import type { PersistentVolume } from '../kube/kinds/storage/persistent-volume.ts';
 import type { DaemonSet } from '../kube/kinds/workloads/daemon-set.ts';
@@ -141,6 +142,54 @@ test('a node takes as many volumes of a driver as it says, those that are still 
   await until(async () => (await read()).status?.conditions?.[0]?.message === full);
   await cluster.delete(cluster.keyOf(attachments, '', 'old'));
   await until(async () => (await read()).spec.nodeName === 'one');
+});
+
+test('a pod waits until a driver that says how much it has left has enough for its claim, over HTTP', async (t) => {
+  const { cluster, kind } = await start(t, (deps, signal) =>
+    runStorage(deps, [runVolumeBinder, runScheduler], true, signal),
+  );
+  const storage = (name: string): Kind => cluster.kindOf('storage.k8s.io/v1', name) ?? assert.fail(name);
+  const make = (of: Kind, name: string, parts: object): Promise<KubeObject> =>
+    cluster.create(of, of.namespaced ? 'default' : '', { metadata: { name }, ...parts });
+  await cluster.create(kind('Node'), '', { metadata: { name: 'one', labels: { rack: 'a' } } });
+  const ready = { conditions: [{ type: 'Ready', status: 'True' }] };
+  const node = cluster.keyOf(kind('Node'), '', 'one');
+  await cluster.update(node, (object) => ({ ...object, status: ready }) as KubeObject, 'status');
+  const driver = 'disks.example.com';
+  await make(storage('CSIDriver'), driver, { spec: { storageCapacity: true } });
+  await make(storage('StorageClass'), 'disks', { provisioner: driver, volumeBindingMode: 'WaitForFirstConsumer' });
+  for (const [name, size] of Object.entries({ small: '1Gi', large: '2Gi' })) {
+    await make(kind('PersistentVolumeClaim'), name, {
+      spec: { accessModes: ['ReadWriteOnce'], resources: { requests: { storage: size } }, storageClassName: 'disks' },
+    });
+    const volumes = [{ name: 'data', persistentVolumeClaim: { claimName: name } }];
+    await make(kind('Pod'), name, { spec: { containers: [{ name: 'main', image: 'none' }], volumes } });
+  }
+  const isFull = async (name: string): Promise<boolean> => {
+    const pod = (await cluster.get(cluster.keyOf(kind('Pod'), 'default', name))) as Pod | undefined;
+    const full = '0/1 nodes are available: 1 node(s) did not have enough free storage.';
+    return pod?.status?.conditions?.[0]?.message === full;
+  };
+  const isPlaced = async (name: string): Promise<boolean> => {
+    const claim = await cluster.get(cluster.keyOf(kind('PersistentVolumeClaim'), 'default', name));
+    return claim?.metadata.annotations?.['volume.kubernetes.io/selected-node'] === 'one';
+  };
+  await until(async () => (await isFull('small')) && (await isFull('large')));
+  const here = { matchLabels: { rack: 'a' } };
+  const figures = [
+    { nodeTopology: { matchLabels: { rack: 'b' } }, storageClassName: 'disks', capacity: '10Gi' },
+    { nodeTopology: here, storageClassName: 'other', capacity: '10Gi' },
+    { storageClassName: 'disks', capacity: '10Gi' },
+    { nodeTopology: here, storageClassName: 'disks', capacity: '10Gi', maximumVolumeSize: '1Gi' },
+  ];
+  for (const [index, parts] of figures.entries()) await make(storage('CSIStorageCapacity'), `c${index}`, parts);
+  await until(() => isPlaced('small'));
+  assert.ok((await isFull('large')) && !(await isPlaced('large')));
+  await cluster.update(
+    cluster.keyOf(storage('CSIStorageCapacity'), 'default', 'c3'),
+    (object) => ({ ...object, maximumVolumeSize: '2Gi' }) as KubeObject,
+  );
+  await until(() => isPlaced('large'));
 });
 
 test('a volume that moved to a CSI driver is reached by the labels of the driver, once the node says so, over HTTP', async (t) => {

@@ -6,9 +6,9 @@
 import { resourceKind } from '../../kube/schema/kind.ts';
 import type { WireMessages } from '../../kube/schema/kind.ts';
 import type { FieldError } from '../../kube/schema/field-errors.ts';
-import { labelSelector, objectFields } from '../../kube/schema/meta.ts';
+import { type LabelSelector, labelSelector, objectFields } from '../../kube/schema/meta.ts';
 import { type Shape, described, map, object, quantity, string } from '../../kube/schema/schema.ts';
-import { validateObjectMeta } from '../../kube/schema/metadata-validation.ts';
+import { validateLabelSelector, validateObjectMeta } from '../../kube/schema/metadata-validation.ts';
 import { dnsSubdomainProblems } from '../../kube/values/names.ts';
 import { ageColumn, nameColumn, text } from '../model/columns.ts';
 import { type KubeObject, type Resource, resource } from '../model/resource.ts';
@@ -64,8 +64,16 @@ export const keptWithoutRules: readonly Resource[] = keptKinds.map(({ fields, co
   const texts = Object.fromEntries(entries.map(([field, [, about]]) => [field, about]));
   const shapes = Object.fromEntries(entries.map(([field, [shape]]) => [field, shape]));
   const shape = described({ text: names.text, fields: texts }, object({ ...shapes, ...objectFields }));
-  const validate = ({ metadata }: KubeObject): FieldError[] =>
-    validateObjectMeta(metadata, { name: dnsSubdomainProblems, scope: names.namespaced ? 'namespace' : 'cluster' });
+  const selectors = Object.keys(shapes).filter((field) => shapes[field] === labelSelector);
+  const validate = (given: KubeObject): FieldError[] => [
+    ...validateObjectMeta(given.metadata, {
+      name: dnsSubdomainProblems,
+      scope: names.namespaced ? 'namespace' : 'cluster',
+    }),
+    ...selectors.flatMap((field) =>
+      validateLabelSelector(Reflect.get(given, field) as LabelSelector | undefined, [field]),
+    ),
+  ];
   return resource(resourceKind<KubeObject>({ ...names, group: 'storage.k8s.io', shape, validate }), {
     columns: [
       nameColumn,

@@ -1,10 +1,15 @@
-/** What the volumes of a pod need on a node, and how many volumes of a driver a node can have. Kept by watches. */
+/** What the volumes of a pod need on a node, how many volumes of a driver it can have, and what the driver can still make. Kept by watches. */
+import type { Node } from '../../kube/kinds/node.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { CsiDriver, CsiNode } from '../../kube/kinds/storage/csi.ts';
+import type { PersistentVolumeClaim } from '../../kube/kinds/storage/persistent-volume-claim.ts';
 import type { PersistentVolume } from '../../kube/kinds/storage/persistent-volume.ts';
 import type { VolumeAttachment } from '../../kube/kinds/storage/volume-attachment.ts';
-import { isOver } from '../../kube/references/claims.ts';
+import { classOf, isOver, requestedBytes } from '../../kube/references/claims.ts';
 import type { KubeObject } from '../../kube/schema/kind.ts';
+import type { LabelSelector } from '../../kube/schema/meta.ts';
+import { requirementsMatch, requirementsOf } from '../../kube/values/labels.ts';
+import { readQuantity } from '../../kube/values/quantity.ts';
 import { type Cluster, type Kind, kindNamed } from '../cluster/cluster.ts';
 import type { StorageView } from '../storage/storage-view.ts';
 import {
@@ -24,11 +29,19 @@ export interface AboutToRun {
   readonly isReserved: (volume: PersistentVolume) => boolean;
 }
 
+interface StorageCapacity extends KubeObject {
+  readonly storageClassName?: string;
+  readonly nodeTopology?: LabelSelector;
+  readonly capacity?: string;
+  readonly maximumVolumeSize?: string;
+}
+
 export class VolumeFit {
   readonly #storage: StorageView;
   readonly #nodes = new Map<string, KubeObject>();
   readonly #drivers = new Map<string, KubeObject>();
   readonly #attachments = new Map<string, KubeObject>();
+  readonly #capacities = new Map<string, KubeObject>();
 
   constructor(storage: StorageView) {
     this.#storage = storage;
@@ -36,12 +49,13 @@ export class VolumeFit {
 
   /** `changed` hears of what may make room, which one more attachment does not. Returns how to stop. */
   follow(cluster: Cluster, changed: () => void): () => void {
-    const tables = [this.#nodes, this.#drivers, this.#attachments];
+    const tables = [this.#nodes, this.#drivers, this.#attachments, this.#capacities];
     const stops = csiKinds(cluster).map((kind, index) =>
-      cluster.watch(kind, ({ type, object }) => {
+      cluster.watch(kind, ({ type, key, object }) => {
         const table = tables[index];
-        if (type === 'put') table?.set(object.metadata.name, object);
-        else table?.delete(object.metadata.name);
+        const id = kind.namespaced ? key : object.metadata.name;
+        if (type === 'put') table?.set(id, object);
+        else table?.delete(id);
         if (type === 'delete' || table !== this.#attachments) changed();
       }),
     );
@@ -56,7 +70,27 @@ export class VolumeFit {
     const wanted = csiVolumesOf([pod], this.#storage);
     const csiNode = wanted.size === 0 ? undefined : (this.#nodes.get(name) as CsiNode | undefined);
     const problem = conflictOf(pod, claims, this.#storage) ?? this.#limitOf(wanted, name, csiNode, about);
-    return problem ?? placeClaims(claims, node, csiNode, this.#storage, about.isReserved);
+    if (problem !== undefined) return problem;
+    return placeClaims(claims, node, csiNode, this.#storage, {
+      isReserved: about.isReserved,
+      hasCapacity: (claim) => this.#hasCapacity(claim, node),
+    });
+  }
+
+  /** Where the driver says what it can still make for which nodes, one of these figures has to be enough. */
+  #hasCapacity(claim: PersistentVolumeClaim, node: Node): boolean {
+    const className = classOf(claim);
+    const { provisioner = '' } = this.#storage.classes.get(className) ?? {};
+    const driver = this.#drivers.get(provisioner) as CsiDriver | undefined;
+    if (driver?.spec.storageCapacity !== true) return true;
+    return [...this.#capacities.values()].some((object) => {
+      const { storageClassName, nodeTopology, capacity, maximumVolumeSize = capacity } = object as StorageCapacity;
+      if (storageClassName !== className || nodeTopology === undefined) return false;
+      const most = readQuantity(maximumVolumeSize)?.value() ?? -1n;
+      return (
+        most >= requestedBytes(claim) && requirementsMatch(requirementsOf(nodeTopology), node.metadata.labels ?? {})
+      );
+    });
   }
 
   /** Why the node cannot have the pod's CSI volumes besides those of its pods and those that are still attached. */
@@ -99,7 +133,9 @@ export class VolumeFit {
   }
 }
 
-/** What a driver and the volumes on a node say of how many more it can have. */
+/** What drivers, and the volumes on nodes, say of how many more there can be. */
 export function csiKinds(cluster: Cluster): readonly Kind[] {
-  return ['CSINode', 'CSIDriver', 'VolumeAttachment'].map((name) => kindNamed(cluster, 'storage.k8s.io/v1', name));
+  return ['CSINode', 'CSIDriver', 'VolumeAttachment', 'CSIStorageCapacity'].map((name) =>
+    kindNamed(cluster, 'storage.k8s.io/v1', name),
+  );
 }

@@ -124,6 +124,8 @@ function uses(pod: Pod, claim: PersistentVolumeClaim, countsEphemeral = true): b
 }
 
 const unused = 'Unused';
+/** All that resizers write which do not recover from a failed expansion. */
+const resizing = new Set(['Resizing', 'FileSystemResizePending']);
 
 /** With the condition `Unused`, for claims that are bound and stay. */
 function withUsage(object: KubeObject, pods: readonly Pod[], now: number): KubeObject {
@@ -131,10 +133,10 @@ function withUsage(object: KubeObject, pods: readonly Pod[], now: number): KubeO
   if (claim.metadata.deletionTimestamp !== undefined || claim.status?.phase !== 'Bound') return object;
   // A resizer writes the conditions between two looks of its own, and older ones drop this one: to put it back would only
   // make their next write meet a conflict.
-  if (resizeStatusOf(claim) !== '') return object;
+  const { conditions = [] } = claim.status;
+  if (resizeStatusOf(claim) !== '' || conditions.some(({ type }) => resizing.has(type))) return object;
   const isUsed = pods.some((pod) => !isTerminated(pod) && uses(pod, claim));
   const status = isUsed ? 'False' : 'True';
-  const { conditions = [] } = claim.status;
   if (conditions.find(({ type }) => type === unused)?.status === status) return object;
   const condition = {
     type: unused,

@@ -98,6 +98,15 @@ test('the condition Unused is left alone while a resizer works on the claim', as
   await write({}, []);
   await world.rest();
   assert.deepEqual(await conditions(), ['Unused True']);
+  // Those that do not recover from a failed expansion write nothing but conditions.
+  for (const type of ['Resizing', 'FileSystemResizePending']) {
+    await write({}, [type]);
+    await world.rest();
+    assert.deepEqual(await conditions(), [`${type} True`]);
+  }
+  await write({}, []);
+  await world.rest();
+  assert.deepEqual(await conditions(), ['Unused True']);
 });
 
 test('a volume that becomes free is not kept for a claim that names another one', async (t) => {

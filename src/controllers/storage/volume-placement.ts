@@ -47,6 +47,13 @@ export interface Placement {
   readonly provision: readonly PersistentVolumeClaim[];
 }
 
+export interface Supply {
+  /** For the claim of another pod. */
+  readonly isReserved: (volume: PersistentVolume) => boolean;
+  /** The provisioner of the claim's class can still make such a volume for the node. */
+  readonly hasCapacity: (claim: PersistentVolumeClaim) => boolean;
+}
+
 /** The claims of a pod, or why it cannot run on any node. A claim that is missing or ending comes before one that is not bound. */
 export function claimsOf(pod: Pod, view: StorageView): PodClaims | string {
   let isWaiting = false;
@@ -93,7 +100,7 @@ export function placeClaims(
   node: Node,
   csiNode: CsiNode | undefined,
   view: StorageView,
-  isReserved: (volume: PersistentVolume) => boolean,
+  { isReserved, hasCapacity }: Supply,
 ): Placement | string {
   for (const { spec } of bound) {
     const volume = view.volumes.get(spec.volumeName ?? '');
@@ -111,8 +118,10 @@ export function placeClaims(
     const volume = chosen === '' ? view.volumes.find(claim, { admits }) : undefined;
     if (volume !== undefined && !admits(volume)) return missing;
     if (volume !== undefined) reserve.push({ claim, volume });
-    else if (canProvision(view.classes.get(classOf(claim)), node)) provision.push(claim);
-    else return missing;
+    else if (!canProvision(view.classes.get(classOf(claim)), node)) return missing;
+    // A provisioner that was asked already has perhaps made it, and has that much less for others.
+    else if (chosen === '' && !hasCapacity(claim)) return 'node(s) did not have enough free storage';
+    else provision.push(claim);
   }
   return { reserve, provision };
 }

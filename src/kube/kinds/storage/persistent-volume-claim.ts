@@ -149,6 +149,8 @@ export const claimKind = resourceKind<PersistentVolumeClaim>({
 
 const accessModes = ['ReadOnlyMany', 'ReadWriteMany', 'ReadWriteOnce', 'ReadWriteOncePod'];
 const volumeModes = ['Block', 'Filesystem'];
+/** Group and kind. */
+const oldDataSources = new Set(['/PersistentVolumeClaim', 'snapshot.storage.k8s.io/VolumeSnapshot']);
 
 function validatePersistentVolumeClaim(claim: PersistentVolumeClaim): FieldError[] {
   return [
@@ -160,7 +162,11 @@ function validatePersistentVolumeClaim(claim: PersistentVolumeClaim): FieldError
 const classAnnotation = 'volume.beta.kubernetes.io/storage-class';
 
 /** A claim is for what it asked for; a bound one may grow and change its attributes' class. */
-function validatePersistentVolumeClaimUpdate(claim: PersistentVolumeClaim, old: PersistentVolumeClaim): FieldError[] {
+function validatePersistentVolumeClaimUpdate(
+  claim: PersistentVolumeClaim,
+  stored: PersistentVolumeClaim,
+): FieldError[] {
+  const old = { ...stored, spec: withDataSources(stored.spec) };
   const errors = [...validateObjectMetaUpdate(claim.metadata, old.metadata), ...validatePersistentVolumeClaim(claim)];
   const annotation = claim.metadata.annotations?.[classAnnotation];
   const before = old.metadata.annotations?.[classAnnotation];
@@ -383,7 +389,7 @@ function defaultPersistentVolumeClaim(claim: PersistentVolumeClaim): PersistentV
   const { capacity, allocatedResources } = claim.status ?? {};
   return {
     ...claim,
-    spec: defaultClaimSpec(claim.spec),
+    spec: withDataSources(defaultClaimSpec(claim.spec)),
     status: {
       ...claim.status,
       phase: claim.status?.phase || 'Pending',
@@ -391,6 +397,21 @@ function defaultPersistentVolumeClaim(claim: PersistentVolumeClaim): PersistentV
       ...(allocatedResources && { allocatedResources: roundUpResources(allocatedResources) }),
     },
   };
+}
+
+/**
+ * Who fills volumes reads one of the two fields, so each has what the other one says. The older one alone names claims and snapshots
+ * only: anything else in it was never looked at, and such a claim gets an empty volume.
+ */
+function withDataSources(spec: ClaimSpec): ClaimSpec {
+  const { dataSource, dataSourceRef, ...others } = spec;
+  if (dataSourceRef === undefined) {
+    if (dataSource === undefined) return spec;
+    const named = `${dataSource.apiGroup ?? ''}/${dataSource.kind}`;
+    return oldDataSources.has(named) ? { ...spec, dataSourceRef: dataSource } : others;
+  }
+  const { namespace = '', ...local } = dataSourceRef;
+  return dataSource === undefined && namespace === '' ? { ...spec, dataSource: local } : spec;
 }
 
 export function defaultClaimSpec(spec: ClaimSpec): ClaimSpec {

@@ -179,6 +179,26 @@ for (const { it, spec, errors } of claims) {
   });
 }
 
+test('a claim names what its volume is filled with in both fields, whichever it was given in', () => {
+  const sources = (given: object): unknown => {
+    const spec = { accessModes, resources, ...given };
+    const claim = decoded(persistentVolumeClaimShape, { metadata: { name: 'a', namespace: 'b' }, spec });
+    const { dataSource, dataSourceRef } = claimKind.complete(claim).spec;
+    return { ...(dataSource && { dataSource }), ...(dataSourceRef && { dataSourceRef }) };
+  };
+  const claim = { kind: 'PersistentVolumeClaim', name: 'c' };
+  const snapshot = { apiGroup: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', name: 's' };
+  const backup = { apiGroup: 'a.b', kind: 'Backup', name: 'b' };
+  for (const source of [claim, snapshot]) {
+    assert.deepEqual(sources({ dataSource: source }), { dataSource: source, dataSourceRef: source });
+    assert.deepEqual(sources({ dataSourceRef: source }), { dataSource: source, dataSourceRef: source });
+  }
+  assert.deepEqual(sources({ dataSourceRef: backup }), { dataSource: backup, dataSourceRef: backup });
+  assert.deepEqual(sources({ dataSource: backup }), {});
+  const elsewhere = { ...claim, namespace: 'other' };
+  assert.deepEqual(sources({ dataSourceRef: elsewhere }), { dataSourceRef: elsewhere });
+});
+
 test('the error of a claim’s storage is where the request is', () => {
   const [error] = claimErrors({ accessModes, resources: { requests: { storage: '0' } } });
   assert.deepEqual(error && placeOf(error), ['spec', 'resources', 'requests', 'storage']);
