@@ -114,6 +114,24 @@ test('a namespace that is deleted takes nothing new, is emptied, and is gone', a
   assert.deepEqual((await client.send(`${core}/shop/configmaps`)).json.items, []);
 });
 
+test('in a namespace that ends, pods keep their configuration until they are gone', async (t) => {
+  const { client, post, until } = await world(t);
+  await post(core, { metadata: { name: 'shop' } });
+  const kinds = ['configmaps', 'secrets'];
+  for (const kind of kinds) await post(`${core}/shop/${kind}`, { metadata: { name: 'used' } });
+  await post(`${core}/shop/pods`, pod('p', { nodeName: 'n' }));
+  await client.send(`${core}/shop`, { method: 'DELETE' });
+  await until(`${core}/shop/pods`, ({ object }) => object.metadata.deletionTimestamp !== undefined);
+  await client.send(`${core}/shop/pods/p?gracePeriodSeconds=0`, { method: 'DELETE' });
+  const goneAt = async (kind: string): Promise<number> => {
+    const { object } = await until(`${core}/shop/${kind}`, ({ type }) => type === 'DELETED');
+    return Number(object.metadata.resourceVersion);
+  };
+  const podGoneAt = await goneAt('pods');
+  for (const kind of kinds) assert.ok((await goneAt(kind)) > podGoneAt, `${kind} went before the pod`);
+  await until(core, ({ type, object }) => type === 'DELETED' && object.metadata.name === 'shop');
+});
+
 test('a namespace with claims goes, also with those of a copied manifest that name their finalizers', async (t) => {
   const { client, post, until } = await world(t);
   await post(core, { metadata: { name: 'shop' } });

@@ -54,12 +54,19 @@ async function isSettled(cluster: Cluster, namespace: string): Promise<boolean> 
   // Something may have been created in the moment the namespace went: it goes too.
   const isEnding = home === undefined || home.metadata.deletionTimestamp !== undefined;
   if (!isEnding) return true;
+  // Pods that end may still need their configuration, and what protects them.
+  if (!(await isEmptied(cluster, [coreKind(cluster, 'Pod')], namespace))) return false;
   const kinds = (await cluster.kinds()).filter(({ namespaced }) => namespaced);
-  for (const kind of kinds) await empty(cluster, kind, namespace);
-  for (const kind of kinds) if ((await cluster.list(kind, namespace)).length > 0) return false;
+  if (!(await isEmptied(cluster, kinds, namespace))) return false;
   const { finalizers = [] } = home?.spec ?? {};
   if (home === undefined || !finalizers.includes(ownFinalizer)) return true;
   await updateSame(cluster, key, home, finalized, 'finalize');
+  return true;
+}
+
+async function isEmptied(cluster: Cluster, kinds: readonly Kind[], namespace: string): Promise<boolean> {
+  for (const kind of kinds) await empty(cluster, kind, namespace);
+  for (const kind of kinds) if ((await cluster.list(kind, namespace)).length > 0) return false;
   return true;
 }
 

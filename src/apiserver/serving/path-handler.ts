@@ -7,6 +7,7 @@ import type { Exchange, RawReply } from '../rest/api-request.ts';
 import { acceptedForm } from '../rest/representation.ts';
 import type { PathRequest } from '../rest/request-info.ts';
 import { contentTypeOf, discoveryConversions } from '../wire/media-types.ts';
+import { askedMs } from './open-requests.ts';
 
 export interface PathDeps {
   readonly discovery: Discovery;
@@ -39,6 +40,7 @@ const text = { 'content-type': 'text/plain; charset=utf-8', 'x-content-type-opti
 export const pageNotFound: RawReply = { kind: 'raw', code: 404, headers: text, body: '404 page not found\n' };
 
 export async function handlePath(deps: PathDeps, { exchange, info, query }: PathExchange): Promise<RawReply> {
+  askedMs(query); // all of it is answered at once, but what is no duration is refused as everywhere
   const path = info.path.replace(/(?<=.)\/+$/, '');
   const found = await find(deps, path, exchange, query);
   if (found === undefined) return pageNotFound;
