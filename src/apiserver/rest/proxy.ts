@@ -6,6 +6,7 @@
 import type { EndpointSlice } from '../../kube/kinds/endpoint-slice.ts';
 import { serviceNameLabel } from '../../kube/kinds/endpoint-slice.ts';
 import { reachErrors } from '../../kube/kinds/endpoints.ts';
+import { nodePort } from '../../kube/kinds/node.ts';
 import type { Pod } from '../../kube/kinds/pod/pod.ts';
 import type { Service } from '../../kube/kinds/service.ts';
 import { parseIpAddress } from '../../kube/values/network-names.ts';
@@ -45,7 +46,7 @@ export async function proxy(deps: ProxyDeps, request: ApiRequest): Promise<Reply
     if (info.verb !== 'get') throw methodNotAllowed();
     if (deps.nodes === undefined)
       throw badRequest(`the agent of node "${info.name}" cannot be reached through this server`);
-    const body = await deps.nodes.read(info.name, path, request.signal);
+    const body = await deps.nodes.read(askedNode(deps, info.name), path, request.signal);
     const contentType = body.startsWith('{') ? 'application/json' : 'text/plain; charset=utf-8';
     return { kind: 'raw', code: 200, headers: { 'content-type': contentType }, body };
   }
@@ -74,6 +75,15 @@ function asked(id: string): Asked | undefined {
   const [scheme = '', name = '', port = ''] = parts.length < 3 ? ['', ...parts] : parts;
   if (parts.length > 3 || name === '' || !['', 'http', 'https'].includes(scheme)) return undefined;
   return { scheme: scheme === 'https' ? 'https' : 'http', name, port };
+}
+
+/** Its name. The port may be named too, but no other port of the machine is reached. */
+function askedNode({ store }: ProxyDeps, text: string): string {
+  const id = asked(text);
+  if (id === undefined) throw badRequest(`invalid node request "${text}"`);
+  const port = nodePort(new StoredObjects(store).node(id.name));
+  if (id.port !== '' && id.port !== String(port)) throw badRequest(`node "${id.name}" answers at port ${port}`);
+  return id.name;
 }
 
 type Place = Omit<ProxyTarget, 'path'>;

@@ -32,6 +32,8 @@ interface World {
   readonly api: TestApiServer;
   readonly node: FakeNode;
   readonly authority: Authority;
+  /** Of the node's server. */
+  readonly port: number;
 }
 
 const validity = { now: Date.now(), days: 1 };
@@ -93,12 +95,13 @@ async function world(t: TestContext, serving?: Authority, { shows = 'here', isIn
     server.close();
   });
   const client = http1Client(api);
+  const { port } = server.address() as AddressInfo;
   const status = {
     addresses: [
       { type: 'Hostname', address: 'nowhere.invalid' },
       { type: 'InternalIP', address: '127.0.0.1' },
     ],
-    daemonEndpoints: { kubeletEndpoint: { Port: (server.address() as AddressInfo).port } },
+    daemonEndpoints: { kubeletEndpoint: { Port: port } },
   };
   await client.send('/api/v1/nodes', { method: 'POST', body: { metadata: { name: 'here' }, status } });
   await client.send('/api/v1/nodes', { method: 'POST', body: { metadata: { name: 'bare' } } });
@@ -108,7 +111,7 @@ async function world(t: TestContext, serving?: Authority, { shows = 'here', isIn
     const { status: code, text } = await client.send('/api/v1/namespaces/default/pods', { method: 'POST', body });
     assert.equal(code, 201, text);
   }
-  return { api, node, authority };
+  return { api, node, authority, port };
 }
 
 const log = '/api/v1/namespaces/default/pods/on-here/log';
@@ -133,6 +136,19 @@ for (const [version, client] of [
     assert.deepEqual(node.users, ['kube-apiserver-kubelet-client of system:masters']);
   });
 }
+
+test('NodeProxy reads from a node, also by its own port, and from no other port', async (t) => {
+  const { api, port } = await world(t);
+  const client = http1Client(api);
+  const read = async (name: string): Promise<unknown[]> => {
+    const { status, text } = await client.send(`/api/v1/nodes/${name}/proxy/metrics`);
+    return [status, status === 200 ? text : (JSON.parse(text) as { message: string }).message];
+  };
+  assert.deepEqual(await read('here'), [200, 'a line\n']);
+  assert.deepEqual(await read(`here:${port}`), [200, 'a line\n']);
+  assert.deepEqual(await read('here:1'), [400, `node "here" answers at port ${port}`]);
+  assert.deepEqual(await read('gone:1'), [400, 'node "gone" answers at port 10250']);
+});
 
 const refusals: readonly {
   readonly code: number;
