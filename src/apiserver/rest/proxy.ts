@@ -35,11 +35,12 @@ export interface ProxyDeps {
 
 export async function proxy(deps: ProxyDeps, request: ApiRequest): Promise<Reply> {
   const { info, exchange } = request;
-  const path = pathBehind(exchange.target, info.rest);
-  if (path.startsWith('?') || path === '') {
+  const behind = pathBehind(exchange.target, info.rest);
+  const path = behind.startsWith('/') ? behind : `/${behind}`;
+  if (path !== behind && ['GET', 'HEAD'].includes(exchange.method)) {
     // Relative links of a page work only below a directory.
     const [own = ''] = exchange.target.split('?');
-    return { kind: 'raw', code: 301, headers: { location: `${own}/${path}` }, body: '' };
+    return { kind: 'raw', code: 301, headers: { location: `${own}${path}` }, body: '' };
   }
   if (exchange.upgrade !== undefined) throw badRequest('upgraded connections are not passed on');
   if (info.resource === 'nodes') {

@@ -105,7 +105,9 @@ export class Router {
 
   #handleSubresource(request: ApiRequest, subresource: Subresource): Promise<Reply> | Reply {
     const { verb } = request.info;
-    if (!subresource.verbs.includes(verb)) throw methodNotAllowed();
+    // A verb of its own it has not: discovery would show it.
+    const isPassedOn = subresource.name === 'proxy' && request.exchange.method === 'OPTIONS';
+    if (!subresource.verbs.includes(verb) && !isPassedOn) throw methodNotAllowed();
     if (connecting.has(subresource.name)) return connect(this.#deps, request);
     switch (subresource.name) {
       case 'binding':
