@@ -104,6 +104,17 @@ test('a namespace that is deleted takes nothing new, is emptied, and is gone', a
   ]);
   await until(`${core}/shop/secrets`, ({ type }) => type === 'DELETED');
   assert.equal((await client.send(`${core}/shop`)).status, 200);
+  interface Condition {
+    readonly status: string;
+    readonly message: string;
+  }
+  const trueOnes = ({ status }: { status?: { conditions?: readonly Condition[] } }): readonly string[] =>
+    (status?.conditions ?? []).flatMap((one) => (one.status === 'True' ? [one.message] : []));
+  const ending = await until(core, ({ object }) => object.metadata.name === 'shop' && trueOnes(object).length === 2);
+  assert.deepEqual(trueOnes(ending.object), [
+    'Some resources are remaining: configmaps. has 1 resource instances',
+    'Some content in the namespace has finalizers remaining: example.com/x in 1 resource instances',
+  ]);
   await client.send(`${core}/shop/configmaps/held`, {
     method: 'PATCH',
     headers: merge,
