@@ -1,6 +1,7 @@
 /** StatefulSets, DaemonSets, Jobs and CronJobs under `mountlet up`, with kubectl: what people do with them, and what they see. */
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
+import { canonicalJson } from '../src/kube/schema/equality.ts';
 import { eventually } from './kubectl-program.ts';
 import { containerOf, mountAt } from './manifests.ts';
 import { UpMachine, withNode } from './up-program.ts';
@@ -127,6 +128,10 @@ describe('workloads', { concurrency: 4 }, () => {
     assert.match(await kubectl.ok('rollout undo ds/log --to-revision=1'), /daemonset.apps\/log rolled back/);
     await kubectl.ok('rollout status ds/log --timeout=100s');
     assert.equal(await envOf(await pod()), '1\n');
+    const raw = await kubectl.ok('get --raw /apis/apps/v1/controllerrevisions?labelSelector=app%3Dlog');
+    const { items } = JSON.parse(raw) as { items: { data: unknown }[] };
+    assert.equal(items.length, 2);
+    for (const { data } of items) assert.ok(raw.includes(canonicalJson(data)), 'clients compare it as bytes');
     await kubectl.ok('rollout restart ds/log');
     await kubectl.ok('rollout status ds/log --timeout=100s');
     await kubectl.ok(['patch', 'ds', 'log', '-p', '{"spec":{"template":{"spec":{"nodeSelector":{"disk":"fast"}}}}}']);

@@ -104,6 +104,17 @@ test('a namespace that is deleted takes nothing new, is emptied, and is gone', a
   ]);
   await until(`${core}/shop/secrets`, ({ type }) => type === 'DELETED');
   assert.equal((await client.send(`${core}/shop`)).status, 200);
+  interface Condition {
+    readonly status: string;
+    readonly message: string;
+  }
+  const trueOnes = ({ status }: { status?: { conditions?: readonly Condition[] } }): readonly string[] =>
+    (status?.conditions ?? []).flatMap((one) => (one.status === 'True' ? [one.message] : []));
+  const ending = await until(core, ({ object }) => object.metadata.name === 'shop' && trueOnes(object).length === 2);
+  assert.deepEqual(trueOnes(ending.object), [
+    'Some resources are remaining: configmaps. has 1 resource instances',
+    'Some content in the namespace has finalizers remaining: example.com/x in 1 resource instances',
+  ]);
   await client.send(`${core}/shop/configmaps/held`, {
     method: 'PATCH',
     headers: merge,
@@ -112,6 +123,24 @@ test('a namespace that is deleted takes nothing new, is emptied, and is gone', a
   await until(core, ({ type, object }) => type === 'DELETED' && object.metadata.name === 'shop');
   assert.equal((await client.send(`${core}/shop`)).status, 404);
   assert.deepEqual((await client.send(`${core}/shop/configmaps`)).json.items, []);
+});
+
+test('in a namespace that ends, pods keep their configuration until they are gone', async (t) => {
+  const { client, post, until } = await world(t);
+  await post(core, { metadata: { name: 'shop' } });
+  const kinds = ['configmaps', 'secrets'];
+  for (const kind of kinds) await post(`${core}/shop/${kind}`, { metadata: { name: 'used' } });
+  await post(`${core}/shop/pods`, pod('p', { nodeName: 'n' }));
+  await client.send(`${core}/shop`, { method: 'DELETE' });
+  await until(`${core}/shop/pods`, ({ object }) => object.metadata.deletionTimestamp !== undefined);
+  await client.send(`${core}/shop/pods/p?gracePeriodSeconds=0`, { method: 'DELETE' });
+  const goneAt = async (kind: string): Promise<number> => {
+    const { object } = await until(`${core}/shop/${kind}`, ({ type }) => type === 'DELETED');
+    return Number(object.metadata.resourceVersion);
+  };
+  const podGoneAt = await goneAt('pods');
+  for (const kind of kinds) assert.ok((await goneAt(kind)) > podGoneAt, `${kind} went before the pod`);
+  await until(core, ({ type, object }) => type === 'DELETED' && object.metadata.name === 'shop');
 });
 
 test('a namespace with claims goes, also with those of a copied manifest that name their finalizers', async (t) => {

@@ -172,6 +172,13 @@ for (const { to, becomes } of redirects) {
   });
 }
 
+test('what is sent to a pod without any path goes to its root', { skip }, async () => {
+  for (const method of ['POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']) {
+    const { status, json } = await client.send(`${home}/pods/web/proxy?x=1`, { method });
+    assert.deepEqual([status, json.method, json.url], [200, method, '/?x=1']);
+  }
+});
+
 test('what the pod answers comes back as it is, large or refused, over either version of HTTP', { skip }, async () => {
   const old = http1Client(server);
   for (const one of [client, old]) {

@@ -126,6 +126,11 @@ const refusals: readonly Refusal[] = [
     says: '400 invalid timeout specified in the request URL - time: missing unit in duration "10"',
   },
   {
+    it: 'a timeout that is no duration, of a path that is no resource',
+    path: '/version?timeout=x',
+    says: '400 invalid timeout specified in the request URL - time: invalid duration "x"',
+  },
+  {
     it: 'a review as a table',
     path: '/apis/authorization.k8s.io/v1/selfsubjectaccessreviews',
     body: { spec: { nonResourceAttributes: { path: '/', verb: 'get' } } },

@@ -409,6 +409,18 @@ test('ports over SPDY, and streams that make no sense', async (t) => {
   assert.match(await client.text(lonely), /timed out waiting for streams/);
 });
 
+test('a pod that closes its connection ends what is forwarded, though the client still listens', async (t) => {
+  const server = createPlainServer((peer) => peer.end('all of it')).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.after(() => void server.close());
+  const port = String((server.address() as AddressInfo).port);
+  const client = await openSpdy('/portForward/default/web', 'portforward.k8s.io');
+  const error = client.open({ streamType: 'error', port, requestID: '0' });
+  const data = client.open({ streamType: 'data', port, requestID: '0' });
+  assert.equal(await client.text(data), 'all of it');
+  assert.equal(await client.text(error), ''); // without an end of it, kubectl waits for ever
+});
+
 test('the server reports that it cannot listen', async () => {
   const { port } = node.node.address;
   const { certificatePem, keyPem } = node.api.authority;

@@ -99,6 +99,7 @@ const none: PodLogOptions = {
   insecureSkipTLSVerifyBackend: false,
 };
 const { signal } = new AbortController();
+const line = (text: string): string => `${time} stdout F ${text}\n`;
 
 async function read(path: string, options: Partial<PodLogOptions>, clock = new FakeClock()): Promise<string> {
   const pieces: Buffer[] = [];
@@ -139,6 +140,23 @@ for (const { asked, text } of readings) {
   });
 }
 
+test('readLog without following ends where the log ended when it began', async (t) => {
+  const path = join(temporaryDirectory(t), '0.log');
+  writeFileSync(path, line('one') + line('two'));
+  const file = await openLog(path);
+  const stat = file.stat.bind(file);
+  t.mock.method(file, 'stat', async () => {
+    const facts = await stat();
+    appendFileSync(path, line('meanwhile'));
+    return facts;
+  });
+  const pieces: Buffer[] = [];
+  const source = { path, isRunning: () => true };
+  for await (const bytes of readLog(new FakeClock(), file, source, { ...none, tailLines: 1 }, signal))
+    pieces.push(bytes);
+  assert.equal(Buffer.concat(pieces).toString(), 'two\n');
+});
+
 class Follower {
   readonly clock = new FakeClock();
   isRunning = true;
@@ -175,8 +193,6 @@ class Follower {
     await this.#lines.return(undefined).catch(() => {});
   }
 }
-
-const line = (text: string): string => `${time} stdout F ${text}\n`;
 
 test('readLog follows what is appended and ends when the container has ended', async (t) => {
   const path = join(temporaryDirectory(t), '0.log');

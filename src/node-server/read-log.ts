@@ -34,11 +34,14 @@ export async function* readLog(
   const changes = options.follow ? new LogChanges(source.path, clock) : undefined;
   let file = opened;
   try {
-    let position = await startOf(file, options);
+    const { size } = await file.stat();
+    // Without following, what is written from now on is nobody's: with it the last line would be two.
+    const end = changes === undefined ? size : Infinity;
+    let position = options.tailLines === undefined ? 0 : await tailStart(file, size, options.tailLines);
     let lines = new LineSplitter();
     let isOver = changes === undefined;
     while (!output.isFull) {
-      for await (const chunk of chunksFrom(file, position)) {
+      for await (const chunk of chunksFrom(file, position, end)) {
         position += chunk.length;
         const bytes = output.of(lines.split(chunk));
         if (bytes.length > 0) yield bytes;
@@ -68,16 +71,10 @@ export async function* readLog(
   }
 }
 
-async function startOf(file: FileHandle, { tailLines }: PodLogOptions): Promise<number> {
-  if (tailLines === undefined) return 0;
-  const { size } = await file.stat();
-  return await tailStart(file, size, tailLines);
-}
-
-async function* chunksFrom(file: FileHandle, start: number): AsyncGenerator<Buffer> {
+async function* chunksFrom(file: FileHandle, start: number, end = Infinity): AsyncGenerator<Buffer> {
   const chunk = Buffer.allocUnsafe(chunkBytes);
-  for (let position = start; ;) {
-    const { bytesRead } = await file.read(chunk, 0, chunkBytes, position);
+  for (let position = start; position < end;) {
+    const { bytesRead } = await file.read(chunk, 0, Math.min(chunkBytes, end - position), position);
     if (bytesRead === 0) return;
     position += bytesRead;
     yield chunk.subarray(0, bytesRead);

@@ -110,6 +110,18 @@ test('an event that the server refuses is reported and not retried, and the next
   assert.deepEqual(told, ['NotFoundError', 'InvalidPlaceError']);
 });
 
+test('nothing is said of events in a namespace that ends, which takes none', async (t) => {
+  const { admin, node } = await nodeWithShop(t);
+  await admin.create(namespaces, {}, { metadata: { name: 'ending', finalizers: ['example.com/x'] } }, signal);
+  await admin.delete(namespaces, { name: 'ending' }, undefined, signal);
+  const { recorder, notices, stop } = recording(t, node);
+  recorder.record({ ...started, object: { ...started.object, namespace: 'ending' } });
+  recorder.record(started);
+  await stop();
+  assert.equal((await eventsIn(admin, 'shop')).length, 1);
+  assert.deepEqual(notices, []);
+});
+
 test('with the server away everything waits, the first time by chance, and is written when it is back', async (t) => {
   const store = memoryStore();
   const server = await runningApiServer(t, store);

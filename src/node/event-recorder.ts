@@ -114,6 +114,8 @@ export class EventRecorder implements EventSink {
       } catch (error) {
         // Tried again after an answer that was lost, it is there already.
         if (error instanceof AlreadyExistsError && tries > 1) return;
+        // Its pods end, and whoever ended the namespace knows why: nothing is lost that anybody could read.
+        if (error instanceof ApiError && error.causes.some(({ reason }) => reason === 'NamespaceTerminating')) return;
         if (isLast || late.aborted || isFinal(error))
           return notify({ kind: 'EventUnwritten', event: correlated.event, error });
       }

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import type { Shape } from '../../kube/schema/schema.ts';
 import { ResourceTable, apiVersionOf } from '../model/resource.ts';
 import { resources } from '../resources/resources.ts';
-import { OpenApiDocuments, openApiV2, openApiV2Type } from './openapi.ts';
+import { OpenApiDocuments, openApiV2Type } from './openapi.ts';
 
 type Json = Readonly<Record<string, unknown>>;
 
@@ -195,28 +195,58 @@ test('no two shapes share a name', () => {
   assert.equal(new Set(names).size, names.length);
 });
 
-test('the document of version 2 is protobuf that says nothing', () => {
-  const bytes = Buffer.from(openApiV2('1.2.3'));
-  const info = Buffer.concat([
-    Buffer.from([0x0a, 8]),
-    Buffer.from('mountlet'),
-    Buffer.from([0x12, 5]),
-    Buffer.from('1.2.3'),
-  ]);
-  const expected = Buffer.concat([
-    Buffer.from([0x0a, 3]),
-    Buffer.from('2.0'),
-    Buffer.from([0x12, info.length]),
-    info,
-    Buffer.from([0x42, 0]),
-  ]);
-  assert.deepEqual(bytes, expected);
-  assert.ok(!openApiV2Type.includes('@'));
-});
+/** Numbers and contents of the fields of a message that has nothing but texts and messages in it. */
+function fieldsOf(bytes: Buffer): readonly (readonly [field: number, content: Buffer])[] {
+  const fields: [number, Buffer][] = [];
+  for (let at = 0; at < bytes.length;) {
+    const tag = bytes[at++] ?? 0;
+    assert.equal(tag & 7, 2, 'a field with a length');
+    let length = 0;
+    for (let shift = 0; ; shift += 7) {
+      const byte = bytes[at++] ?? 0;
+      length |= (byte & 0x7f) << shift;
+      if (byte < 0x80) break;
+    }
+    fields.push([tag >> 3, bytes.subarray(at, at + length)]);
+    at += length;
+  }
+  return fields;
+}
 
-test('a long version needs a longer length', () => {
-  const bytes = Buffer.from(openApiV2('v'.repeat(200)));
-  assert.equal(bytes.subarray(-2).toString('hex'), '4200');
-  // 2 + 8 bytes of title, then tag, two bytes of length and 200 of version.
-  assert.deepEqual([...bytes.subarray(5, 8)], [0x12, 0x80 | (213 & 0x7f), 1]);
+function below(bytes: Buffer, ...path: number[]): readonly Buffer[] {
+  return path.reduce<readonly Buffer[]>(
+    (all, wanted) =>
+      all.flatMap((one) => fieldsOf(one).flatMap(([field, content]) => (field === wanted ? [content] : []))),
+    [bytes],
+  );
+}
+
+test('the document of version 2 says what patches of each kind can be asked for, and no more', () => {
+  const version = 'v'.repeat(200);
+  const table = new ResourceTable(resources);
+  const bytes = Buffer.from(new OpenApiDocuments(table, version).version2());
+  assert.deepEqual(
+    below(bytes, 2).map((info) => fieldsOf(info).map(([, text]) => String(text))),
+    [['mountlet', version]],
+  );
+  assert.deepEqual(
+    fieldsOf(bytes).map(([field]) => field),
+    [1, 2, 8],
+  );
+  const patches = below(bytes, 8, 2).map((item) => ({
+    path: below(item, 1).join(''),
+    parameters: below(item, 2, 8, 8, 1, 2, 3, 4).map(String),
+    kind: JSON.parse(below(item, 2, 8, 13, 2, 2).join('')) as Json,
+  }));
+  for (const { parameters } of patches) assert.deepEqual(parameters, ['dryRun', 'fieldValidation']);
+  assert.deepEqual(
+    patches.find(({ path }) => path.endsWith('/deployments/{name}')),
+    {
+      path: '/apis/apps/v1/namespaces/{namespace}/deployments/{name}',
+      parameters: ['dryRun', 'fieldValidation'],
+      kind: { group: 'apps', version: 'v1', kind: 'Deployment' },
+    },
+  );
+  assert.ok(patches.some(({ path }) => path === '/api/v1/nodes/{name}'));
+  assert.ok(!openApiV2Type.includes('@'));
 });

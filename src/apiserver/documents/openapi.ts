@@ -5,6 +5,7 @@
  */
 import { createHash } from 'node:crypto';
 import { deleteOptions, listMeta, status } from '../../kube/schema/meta.ts';
+import { apiVersionOf } from '../../kube/schema/kind.ts';
 import type { ExchangedKind, GroupVersion, Resource, ResourceTable } from '../model/resource.ts';
 import { pathsOf } from './openapi-paths.ts';
 import { type Json, SchemaWriter } from './openapi-schema.ts';
@@ -22,11 +23,18 @@ export class OpenApiDocuments {
   readonly #table: ResourceTable;
   readonly #version: string;
   readonly #made = new Map<string, OpenApiDocument>();
+  #version2: Uint8Array | undefined;
 
   /** `version` is the server's own. */
   constructor(table: ResourceTable, version: string) {
     this.#table = table;
     this.#version = version;
+  }
+
+  /** `/openapi/v2` */
+  version2(): Uint8Array {
+    this.#version2 ??= openApiV2(this.#version, [...this.#table.groupVersions().values()].flat());
+    return this.#version2;
   }
 
   /** `/openapi/v3` */
@@ -52,16 +60,30 @@ export class OpenApiDocuments {
   }
 }
 
-/** What `Content-Type` says of `openApiV2`. With an `@`, as in what clients ask for, Go clients would refuse it. */
+/** What `Content-Type` says of version 2. With an `@`, as in what clients ask for, Go clients would refuse it. */
 export const openApiV2Type = 'application/com.github.proto-openapi.spec.v2.v1.0+protobuf';
 
 /**
  * `/openapi/v2` as protobuf: a document without definitions, from which old clients conclude that they cannot check anything
- * themselves. Fields: 1 the version of OpenAPI, 2 info with 1 title and 2 version, 8 paths.
+ * themselves, and with what patches of each kind can be asked for: without it kubectl before 1.27 refuses to try (`diff`,
+ * `--dry-run=server`). Fields: 1 the version of OpenAPI, 2 info with 1 title and 2 version, 8 paths.
  */
-export function openApiV2(version: string): Uint8Array {
+function openApiV2(version: string, resources: readonly Resource[]): Uint8Array {
   const info = Buffer.concat([textField(1, title), textField(2, version)]);
-  return Buffer.concat([textField(1, '2.0'), bytesField(2, info), bytesField(8, Buffer.alloc(0))]);
+  const paths = resources.filter(({ verbs }) => verbs.includes('patch')).map((one) => bytesField(2, patchPath(one)));
+  return Buffer.concat([textField(1, '2.0'), bytesField(2, info), bytesField(8, Buffer.concat(paths))]);
+}
+
+/** 1 the path, 2 what is there: 8 its patch with 8 parameters and 13 the kind. */
+function patchPath(resource: Resource): Buffer {
+  const scope = resource.namespaced ? 'namespaces/{namespace}/' : '';
+  const path = `/${pathOf(apiVersionOf(resource))}/${scope}${resource.plural}/{name}`;
+  const inQuery = (name: string): Buffer =>
+    [3, 2, 1, 8].reduce((inner, field) => bytesField(field, inner), textField(4, name));
+  const kind = textField(2, JSON.stringify(gvkOf(resource, resource.kind)));
+  const extension = Buffer.concat([textField(1, 'x-kubernetes-group-version-kind'), bytesField(2, kind)]);
+  const patch = Buffer.concat([inQuery('dryRun'), inQuery('fieldValidation'), bytesField(13, extension)]);
+  return Buffer.concat([textField(1, path), bytesField(2, bytesField(8, patch))]);
 }
 
 function pathOf(apiVersion: string): string {

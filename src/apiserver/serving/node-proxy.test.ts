@@ -32,6 +32,8 @@ interface World {
   readonly api: TestApiServer;
   readonly node: FakeNode;
   readonly authority: Authority;
+  /** Of the node's server. */
+  readonly port: number;
 }
 
 const validity = { now: Date.now(), days: 1 };
@@ -93,12 +95,13 @@ async function world(t: TestContext, serving?: Authority, { shows = 'here', isIn
     server.close();
   });
   const client = http1Client(api);
+  const { port } = server.address() as AddressInfo;
   const status = {
     addresses: [
       { type: 'Hostname', address: 'nowhere.invalid' },
       { type: 'InternalIP', address: '127.0.0.1' },
     ],
-    daemonEndpoints: { kubeletEndpoint: { Port: (server.address() as AddressInfo).port } },
+    daemonEndpoints: { kubeletEndpoint: { Port: port } },
   };
   await client.send('/api/v1/nodes', { method: 'POST', body: { metadata: { name: 'here' }, status } });
   await client.send('/api/v1/nodes', { method: 'POST', body: { metadata: { name: 'bare' } } });
@@ -108,7 +111,7 @@ async function world(t: TestContext, serving?: Authority, { shows = 'here', isIn
     const { status: code, text } = await client.send('/api/v1/namespaces/default/pods', { method: 'POST', body });
     assert.equal(code, 201, text);
   }
-  return { api, node, authority };
+  return { api, node, authority, port };
 }
 
 const log = '/api/v1/namespaces/default/pods/on-here/log';

@@ -10,7 +10,7 @@ import { isIP } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { Clock } from '../../base/clock.ts';
-import type { Node } from '../../kube/kinds/node.ts';
+import { type Node, nodePort } from '../../kube/kinds/node.ts';
 import { isYes, podLogQuery } from '../../kube/kinds/pod/pod-requests.ts';
 import type { KeyPair } from '../identity/certificates.ts';
 import { StatusError, internalError, notFound } from '../model/status.ts';
@@ -244,17 +244,16 @@ async function nodeRefusal(response: IncomingMessage, isUpgrade: boolean): Promi
   return new StatusError(code, reasons[code] ?? 'InternalError', full, undefined, { headers });
 }
 
-const kubeletPort = 10250;
 const preferred = ['InternalIP', 'ExternalIP', 'Hostname'];
 
-function nodeAddress({ status }: Node): { readonly host: string; readonly port: number } {
-  const addresses = status?.addresses ?? [];
+function nodeAddress(node: Node): { readonly host: string; readonly port: number } {
+  const addresses = node.status?.addresses ?? [];
   const [found] = preferred.flatMap((type) => addresses.filter((address) => address.type === type));
   if (found === undefined) {
     const known = addresses.map(({ type, address }) => `{${type} ${address}}`).join(' ');
     throw internalError(`no preferred addresses found; known addresses: [${known}]`);
   }
-  return { host: found.address, port: status?.daemonEndpoints?.kubeletEndpoint?.Port || kubeletPort };
+  return { host: found.address, port: nodePort(node) };
 }
 
 /** Path and query in the node's own words, which differ from the API's. */

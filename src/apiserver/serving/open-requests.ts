@@ -95,7 +95,7 @@ function kindOf({ info }: OpenRequest): keyof typeof limits {
 }
 
 /** `timeout=32s`, as clients send it. Throws a 400 for what is not a duration. */
-function askedMs(query: URLSearchParams): number {
+export function askedMs(query: URLSearchParams): number {
   const text = query.get('timeout') ?? '';
   if (text === '') return Infinity;
   const ms = parseDurationMs(text);

@@ -1,12 +1,13 @@
 /** All paths that are not resources: discovery, OpenAPI, health, version, metrics, the keys of tokens. Read-only. */
 import { goQuote } from '../../kube/values/go-text.ts';
 import type { Discovery, Document } from '../documents/discovery.ts';
-import { type OpenApiDocuments, openApiV2, openApiV2Type } from '../documents/openapi.ts';
+import { type OpenApiDocuments, openApiV2Type } from '../documents/openapi.ts';
 import { methodNotAllowed } from '../model/status.ts';
 import type { Exchange, RawReply } from '../rest/api-request.ts';
 import { acceptedForm } from '../rest/representation.ts';
 import type { PathRequest } from '../rest/request-info.ts';
 import { contentTypeOf, discoveryConversions } from '../wire/media-types.ts';
+import { askedMs } from './open-requests.ts';
 
 export interface PathDeps {
   readonly discovery: Discovery;
@@ -39,6 +40,7 @@ const text = { 'content-type': 'text/plain; charset=utf-8', 'x-content-type-opti
 export const pageNotFound: RawReply = { kind: 'raw', code: 404, headers: text, body: '404 page not found\n' };
 
 export async function handlePath(deps: PathDeps, { exchange, info, query }: PathExchange): Promise<RawReply> {
+  askedMs(query); // all of it is answered at once, but what is no duration is refused as everywhere
   const path = info.path.replace(/(?<=.)\/+$/, '');
   const found = await find(deps, path, exchange, query);
   if (found === undefined) return pageNotFound;
@@ -109,12 +111,8 @@ function discover({ documents, aggregated }: Discovery, path: string, exchange: 
 
 const farFutureSeconds = 365 * 24 * 60 * 60;
 
-function openApi(
-  { openApi: documents, version }: PathDeps,
-  path: string,
-  query: URLSearchParams,
-): RawReply | undefined {
-  if (path === '/openapi/v2') return raw({ 'content-type': openApiV2Type }, Buffer.from(openApiV2(version.gitVersion)));
+function openApi({ openApi: documents }: PathDeps, path: string, query: URLSearchParams): RawReply | undefined {
+  if (path === '/openapi/v2') return raw({ 'content-type': openApiV2Type }, Buffer.from(documents.version2()));
   if (path === '/openapi/v3') return raw(json, JSON.stringify(documents.index()));
   const name = path.replace(/^\/openapi\/v3\//, '');
   const document = path.startsWith('/openapi/v3/') ? documents.document(name) : undefined;

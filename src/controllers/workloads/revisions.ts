@@ -5,7 +5,7 @@
 import type { ControllerRevision } from '../../kube/kinds/controller-revision.ts';
 import { type PodTemplateSpec, podTemplateSpec } from '../../kube/kinds/pod/pod.ts';
 import { sameTemplate, templateHash } from '../../kube/kinds/workloads/workload.ts';
-import { isRecord } from '../../kube/schema/equality.ts';
+import { canonicalJson, isRecord } from '../../kube/schema/equality.ts';
 import { type KubeObject, apiVersionOf } from '../../kube/schema/kind.ts';
 import { type LabelSelector, controllerOf, controllerReference } from '../../kube/schema/meta.ts';
 import { decode } from '../../kube/schema/schema.ts';
@@ -114,8 +114,8 @@ export class RevisionHistory {
         ...(annotations && { annotations }),
         ownerReferences: [controllerReference(apiVersionOf(kind), kind.kind, object.metadata)],
       },
-      // As a patch that brings the version back: `kubectl rollout undo` sends it as it is.
-      data: { spec: { template: { ...template, $patch: 'replace' } } },
+      // As a patch that brings the version back: `kubectl rollout undo` sends it as it is, and compares it as bytes.
+      data: JSON.parse(canonicalJson({ spec: { template: { ...template, $patch: 'replace' } } })) as unknown,
       revision: number,
     };
     try {

@@ -23,7 +23,7 @@ function deployment(version: string, spec: Partial<Deployment['spec']> = {}): De
 interface SetParts {
   readonly size: number;
   readonly available?: number;
-  readonly revision?: number;
+  readonly revision?: number | string;
   readonly desired?: number;
   readonly max?: number;
   readonly age?: number;
@@ -177,6 +177,21 @@ const limits = [
 for (const { replicas, spec, surge, unavailable } of limits) {
   test(`of ${replicas} pods ${JSON.stringify(spec.strategy)} lets ${surge} be too many and ${unavailable} missing`, () => {
     assert.deepEqual(limitsOf(deployment('new', { replicas, ...spec })), { surge, unavailable });
+  });
+}
+
+for (const [brought, next] of [
+  ['3546343826724305832', '3546343826724305833'],
+  ['9223372036854775807', '9223372036854775807'],
+  ['99999999999999999999', '1'],
+  ['-7', '1'],
+] as const) {
+  test(`after an old set with revision ${brought} comes ${next}`, () => {
+    const [step] = planRollout(
+      rolloutOf(deployment('new', { replicas: 1 }), [old({ size: 1, revision: brought })]),
+      false,
+    );
+    assert.equal(step?.kind === 'create' && step.annotations?.[annotation('revision')], next);
   });
 }
 

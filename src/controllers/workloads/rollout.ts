@@ -186,7 +186,7 @@ function proportions(sets: readonly ReplicaSet[], allowed: number, total: number
 function cleanUp({ deployment, oldSets }: Rollout): readonly RolloutStep[] {
   const kept = deployment.spec.revisionHistoryLimit ?? 10;
   const living = oldSets.filter(({ metadata }) => metadata.deletionTimestamp === undefined);
-  const byRevision = living.toSorted((a, b) => revisionOf(a) - revisionOf(b) || compareAge(a, b));
+  const byRevision = living.toSorted((a, b) => Number(revisionOf(a) - revisionOf(b)) || compareAge(a, b));
   return byRevision
     .slice(0, Math.max(0, living.length - kept))
     .filter((set) => {
@@ -250,12 +250,18 @@ function sameAnnotations({ metadata }: ReplicaSet, annotations: Annotations): bo
   return Object.entries(annotations).every(([name, value]) => metadata.annotations?.[name] === value);
 }
 
-function nextRevision({ oldSets }: Rollout): number {
-  return Math.max(0, ...oldSets.map(revisionOf)) + 1;
+/** Clients read revisions as numbers of 64 bits, and an adopted set brings its own along. */
+const revisionMax = 2n ** 63n - 1n;
+
+function nextRevision({ oldSets }: Rollout): bigint {
+  const highest = oldSets.map(revisionOf).reduce((a, b) => (a > b ? a : b), 0n);
+  return highest < revisionMax ? highest + 1n : revisionMax;
 }
 
-export function revisionOf(set: ReplicaSet): number {
-  return numberIn(set, revisionAnnotation) ?? 0;
+export function revisionOf({ metadata }: ReplicaSet): bigint {
+  const text = metadata.annotations?.[revisionAnnotation] ?? '';
+  const revision = /^\d{1,19}$/.test(text) ? BigInt(text) : 0n;
+  return revision <= revisionMax ? revision : 0n;
 }
 
 function numberIn({ metadata }: ReplicaSet, annotation: string): number | undefined {

@@ -258,6 +258,11 @@ function defaultNode(node: Node): Node {
   };
 }
 
+/** Where its own server answers. */
+export function nodePort(node: Node | undefined): number {
+  return node?.status?.daemonEndpoints?.kubeletEndpoint?.Port || 10250;
+}
+
 /** Of the reserved labels of its Node a node may set these. */
 export const ownNodeLabels: readonly string[] = [
   'kubernetes.io/hostname',

@@ -58,6 +58,7 @@ export async function servePortForward(
   const protocol = agreeOnWebSocket(upgrade, [...webSocketPortProtocols.keys()]);
   const codec = webSocketPortProtocols.get(protocol)?.codec ?? 'binary';
   return forwardOverChannels(
+    deps.clock,
     new ChannelSocket(await upgradeToWebSocket(upgrade, protocol), { codec }),
     ports,
     pod,
@@ -127,7 +128,7 @@ async function forwardOverSpdy(
       pair.complete.abort();
       pairs.delete(id);
       error.resume();
-      track(forwardPair(data, error, port, pod, over));
+      track(forwardPair(clock, data, error, port, pod, over));
     }
     return true;
   });
@@ -161,13 +162,14 @@ function requestOf(stream: SpdyStream): { id: string; role: 'data' | 'error'; po
 }
 
 async function forwardPair(
+  clock: Clock,
   data: SpdyStream,
   error: SpdyStream,
   port: number,
   pod: ForwardedPod,
   signal: AbortSignal,
 ): Promise<void> {
-  const failure = await forward({ input: data, output: data }, port, pod, signal);
+  const failure = await forward(clock, { input: data, output: data }, port, pod, signal);
   if (failure !== undefined) error.write(failure);
   await Promise.all([flushed(error), flushed(data)]);
   error.destroy();
@@ -179,8 +181,12 @@ interface Ends {
   readonly output: Writable;
 }
 
+/** What a client still sends to a pod that has ended its side: as long as containerd passes it on. */
+const lastWordsMs = 1_000;
+
 /** Answers what went wrong, in the words that kubectl shows. */
 async function forward(
+  clock: Clock,
   { input, output }: Ends,
   port: number,
   pod: ForwardedPod,
@@ -190,8 +196,11 @@ async function forward(
   try {
     target = await pod.connect(port, signal);
     target.on('error', () => {});
-    // Either side may say that it is done and still listen.
-    await Promise.all([pipeline(input, target, { signal }), pipeline(target, output, { signal })]);
+    const received = pipeline(target, output, { signal });
+    const both = Promise.all([pipeline(input, target, { signal }), received]);
+    both.catch(() => {}); // if it is not waited for below
+    // Either side may say that it is done and still listen; but kubectl ends its side only when all of it has ended here.
+    await Promise.race([both, received.then(() => clock.sleep(lastWordsMs, signal))]);
     return undefined;
   } catch (error) {
     if (signal.aborted || isPrematureClose(error)) return undefined;
@@ -207,6 +216,7 @@ function isPrematureClose(error: unknown): boolean {
 }
 
 async function forwardOverChannels(
+  clock: Clock,
   socket: ChannelSocket,
   ports: readonly number[],
   pod: ForwardedPod,
@@ -226,7 +236,7 @@ async function forwardOverChannels(
       number.writeUInt16LE(port);
       await socket.send(data, number);
       await socket.send(error, number);
-      const failure = await forward({ input, output }, port, pod, over);
+      const failure = await forward(clock, { input, output }, port, pod, over);
       if (failure !== undefined) await socket.send(error, Buffer.from(failure));
     }),
   );
