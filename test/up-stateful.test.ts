@@ -178,7 +178,7 @@ describe('workloads', { concurrency: 4 }, () => {
       'get',
       'pods',
       '-l',
-      'batch.kubernetes.io/job-name',
+      'batch.kubernetes.io/job-name in (sum,numbers,broken,judged)',
       '-o',
       'jsonpath={.items[*].metadata.finalizers}',
     ]);
