@@ -297,7 +297,8 @@ export class Garbage {
 
 /** The API's own answers to a version that has not come yet, and to the usage of nodes that do not exist. */
 function isAllowed(status: number, path: string): boolean {
-  return status === 504 || (status === 503 && path.startsWith('/apis/metrics.k8s.io/'));
+  if (status === 503) return path.startsWith('/apis/metrics.k8s.io/') || /\/services\/[^/]+\/proxy/.test(path);
+  return status === 504;
 }
 
 const patienceMs = 120_000;
