@@ -299,7 +299,7 @@ test('a restored store without its key serves the rest and says which Secrets it
   const again = await start(t, restored);
   assert.match(
     again.server.stderr(),
-    /^error: StoreDamaged: .*secrets\/default\/s.*encrypted with the key "[0-9a-f]{16}", which was not given/m,
+    /^error: API server: .*secrets\/default\/s.*encrypted with the key "[0-9a-f]{16}", which was not given/m,
   );
   const { data } = await again.client.ask<{ data: Record<string, string> }>('GET', `${configMaps}/web`);
   assert.deepEqual(data, { text: 'x' });

@@ -6,9 +6,9 @@ import {
   chosenLoops,
   restoreApiServer,
   rotateApiServerKeys,
+  serverLine,
   startEmbeddedApiServer,
 } from '../agent/embedded/embedded-api-server.ts';
-import { messageOf } from '../base/errors.ts';
 import { type LoopOptions, parseListen } from './options.ts';
 import { report, reportingErrors, untilSignal } from './terminal.ts';
 
@@ -35,7 +35,7 @@ export async function apiServerCommand(options: ApiServerOptions): Promise<numbe
         if (notice.kind === 'RequestServed') {
           if (options.verbose === true)
             talk(`${notice.method} ${notice.path} ${notice.code} ${notice.tookMs.toFixed(1)}ms ${notice.user}`);
-        } else report('error', `${notice.kind}: ${messageOf(notice.error)}`);
+        } else report('error', serverLine(notice).message);
       },
       stop.signal,
     );

@@ -1,13 +1,13 @@
 /** `mountlet up`: API server and node in the foreground, until a signal ends them. */
 import { accessSync, constants } from 'node:fs';
 import { delimiter, join, resolve } from 'node:path';
-import { chosenLoops } from '../agent/embedded/embedded-api-server.ts';
+import { chosenLoops, serverLine } from '../agent/embedded/embedded-api-server.ts';
 import { type RunningMachine, startUp } from '../agent/embedded/up.ts';
 import type { AppliedObject } from '../agent/embedded/apply-manifests.ts';
 import { readSources } from '../agent/machine/manifests-folder-reader.ts';
 import type { LogLevel, LogLine } from '../agent/node/notices.ts';
 import { systemClock } from '../base/clock.ts';
-import { OperatingError, messageOf } from '../base/errors.ts';
+import { OperatingError } from '../base/errors.ts';
 import { runTask } from '../base/run-task.ts';
 import { printApplied } from './apply.ts';
 import { settingsOf, stopAtSignal, tellStopped } from './agent.ts';
@@ -77,14 +77,7 @@ export function upCommand(paths: readonly string[], options: UpOptions): Promise
         hidden: secretDirectories(),
         notify,
         notifyServer(notice) {
-          if (notice.kind !== 'RequestServed') {
-            print({
-              level: 'error',
-              kind: notice.kind,
-              message: `API server: ${notice.kind}: ${messageOf(notice.error)}`,
-              error: messageOf(notice.error),
-            });
-          }
+          if (notice.kind !== 'RequestServed') print(serverLine(notice));
         },
       },
       stop.signal,

@@ -4,7 +4,7 @@ import { isIP } from 'node:net';
 import { join } from 'node:path';
 import type { KeyPair } from '../../apiserver/identity/certificates.ts';
 import type { PeerIdentity } from '../../apiserver/identity/authentication.ts';
-import type { Notify } from '../../apiserver/model/notices.ts';
+import type { ApiNotice, Notify, RequestNotice } from '../../apiserver/model/notices.ts';
 import { systemRandom } from '../../apiserver/model/random.ts';
 import type { Resource } from '../../apiserver/model/resource.ts';
 import { StoredObjects, objectPrefix } from '../../apiserver/model/stored-objects.ts';
@@ -21,6 +21,7 @@ import {
 } from '../../apiserver/store/encryption.ts';
 import { storeDamaged } from '../../apiserver/store/store-errors.ts';
 import { systemClock } from '../../base/clock.ts';
+import { messageOf } from '../../base/errors.ts';
 import type { ClusterAccess } from '../../client/credentials/cluster-access.ts';
 import { fixedCredentials } from '../../client/credentials/credentials.ts';
 import type { ForceDetachSetting } from '../../controllers/attachments/attach-detach.ts';
@@ -29,6 +30,7 @@ import type { StorageLoop } from '../../controllers/storage/storage.ts';
 import { makeDirectories } from '../../disk/paths/directories.ts';
 import { lockDirectory } from '../../disk/paths/directory-lock.ts';
 import { kubernetesVersion } from '../machine/machine-facts.ts';
+import { type LogLine, logLine } from '../node/notices.ts';
 import {
   apiServerIdentity,
   encryptionKeysFile,
@@ -279,4 +281,12 @@ function warning(resource: Resource, problem: () => string | undefined): Resourc
 
 function isUnspecified(host: string): boolean {
   return host === '0.0.0.0' || host === '::';
+}
+
+/** What an API server of this process says of itself and of its loops. */
+export function serverLine(notice: Exclude<ApiNotice, RequestNotice>): LogLine {
+  const { kind, error } = notice;
+  const loops = kind === 'ControllerFailed' ? logLine(notice) : undefined;
+  const where = kind === 'RequestFailed' ? `request ${notice.auditId}: ` : '';
+  return loops ?? { level: 'error', kind, message: `API server: ${where}${messageOf(error)}`, error: messageOf(error) };
 }
