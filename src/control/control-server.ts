@@ -7,7 +7,7 @@ import { messageOf } from '../base/errors.ts';
 import { controlDirectory, openAddress, volumesPath } from './control-socket.ts';
 import type { VolumeQuery, VolumeView } from './volume-view.ts';
 
-export interface ControlHandlers {
+interface ControlHandlers {
   volumes(query: VolumeQuery, signal: AbortSignal): Promise<readonly VolumeView[]>;
 }
 

@@ -5,7 +5,7 @@
 import { closeSync, constants, openSync } from 'node:fs';
 import { join } from 'node:path';
 
-export interface ControlAddress {
+interface ControlAddress {
   /** Valid until it is closed. */
   readonly path: string;
   close(): void;

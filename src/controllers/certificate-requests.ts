@@ -36,7 +36,7 @@ export interface CertificateSigner {
   sign(signerName: string, request: CertificateRequest, order: SigningOrder): string;
 }
 
-export interface SigningOrder {
+interface SigningOrder {
   readonly usages: readonly string[];
   /** Undefined: as long as the signer gives. */
   readonly seconds: number | undefined;

@@ -29,7 +29,7 @@ export interface Registration {
 }
 
 /** Nothing was decided: the driver may register at any time, so the call is to be repeated. */
-export class DriverNotFoundError extends MountletError implements ClassifiedFailure {
+class DriverNotFoundError extends MountletError implements ClassifiedFailure {
   readonly reason = 'DriverNotFound';
   readonly failureClass = 'transient';
   constructor(name: string) {

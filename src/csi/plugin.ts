@@ -29,7 +29,7 @@ import { type CsiSource, csiSourceOf, expandRequest, volumeCapability } from './
 import { requireAttached, stageVolume, unstageVolume } from './stage.ts';
 import { contentName, csiPluginName, devicePaths, recordedSpec, stagedPath, writtenDown } from './vol-data.ts';
 
-export interface CsiPluginDeps extends DriverCallsDeps, DriverInputsDeps {
+interface CsiPluginDeps extends DriverCallsDeps, DriverInputsDeps {
   /** The node's root directory: absolute, and without symbolic links. */
   readonly root: string;
   readonly programs: Programs;

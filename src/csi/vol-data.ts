@@ -53,7 +53,7 @@ export function stagedPath(root: string, driver: string, handle: string): string
   return join(pluginDirectory(root, csiPluginName), pathSegment('a driver', driver), sha256(handle), 'globalmount');
 }
 
-export interface DevicePaths {
+interface DevicePaths {
   readonly staging: string;
   readonly publish: string;
   /** All of the volume but those two. */
@@ -86,7 +86,7 @@ export function volumeOfMapPath(mapPath: string): string {
 }
 
 /** What a file says. Of a staged volume only the first two are written. */
-export interface VolumeData {
+interface VolumeData {
   readonly driverName: string;
   readonly volumeHandle: string;
   readonly specVolID?: string;

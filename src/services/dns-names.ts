@@ -3,7 +3,7 @@ import type { Service } from '../kube/kinds/service.ts';
 import { type DnsRecord, type Labels, addressRecord, isName, nameBytes, serviceRecord, types } from './dns-message.ts';
 import { type Endpoint, type ServiceDirectory, clusterAddress, nameOfService } from './service-directory.ts';
 
-export type Meaning =
+type Meaning =
   /** Without records: the name is there, but nothing of this type. */
   | { readonly kind: 'records'; readonly records: readonly DnsRecord[] }
   | { readonly kind: 'noName' }

@@ -9,7 +9,7 @@ import { objectPrefix, parseStored } from '../model/stored-objects.ts';
 import type { Store } from '../store/store.ts';
 
 /** The key of the Service that has the address or the port, if one has. */
-export type HolderOf = (claim: string) => string | undefined;
+type HolderOf = (claim: string) => string | undefined;
 
 /** What Services are given addresses of. */
 export interface ServicePool {

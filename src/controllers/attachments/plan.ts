@@ -57,7 +57,7 @@ export type Step =
   /** Bring the node's `volumesAttached` up to date. */
   | { readonly kind: 'list'; readonly node: string };
 
-export interface Plan {
+interface Plan {
   readonly steps: readonly Step[];
   /** Time alone changes the plan then. */
   readonly lookAgainAtMs: number | undefined;

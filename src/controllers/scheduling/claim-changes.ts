@@ -4,7 +4,7 @@ import { bindCompleted, hasAnnotation, isOver, selectedNode } from '../../kube/r
 import type { Cluster } from '../cluster/cluster.ts';
 import { type ClaimId, type StorageView, claimId, claimIdsOf } from '../storage/storage-view.ts';
 
-export interface ClaimFollower {
+interface ClaimFollower {
   /** Something that the pod waits for may have changed. */
   retry(key: string): void;
   /** The same for every pod that has volumes. */

@@ -281,7 +281,7 @@ function sizeKeyOf(volume: PersistentVolume | undefined): string {
   );
 }
 
-export interface OthersTurn {
+interface OthersTurn {
   readonly news: News;
   /** The CSI driver that has taken over from a kind of volume that Kubernetes once had in itself. */
   readonly driver?: string;

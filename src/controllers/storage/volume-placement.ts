@@ -47,7 +47,7 @@ export interface Placement {
   readonly provision: readonly PersistentVolumeClaim[];
 }
 
-export interface Supply {
+interface Supply {
   /** For the claim of another pod. */
   readonly isReserved: (volume: PersistentVolume) => boolean;
   /** The provisioner of the claim's class can still make such a volume for the node. */

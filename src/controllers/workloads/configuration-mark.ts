@@ -23,7 +23,7 @@ type Word = SeenContent & {
   readonly digest: string;
 };
 
-export interface Mark {
+interface Mark {
   /** `KEY:ID=DIGEST,…` */
   readonly text: string;
   /** Differs where the text does. */
@@ -106,7 +106,7 @@ interface Facts {
   readonly isRolling: boolean;
 }
 
-export type Following =
+type Following =
   /** The pods have it already, or get it without us. */
   | { readonly kind: 'mark' }
   /** Until then, or until something changes. */

@@ -124,7 +124,7 @@ export function planDaemonSet(view: DaemonView): DaemonPlan {
   return { create: [...create], remove: [...remove], failed };
 }
 
-export function podsByNode(pods: readonly Pod[]): ReadonlyMap<string, readonly Pod[]> {
+function podsByNode(pods: readonly Pod[]): ReadonlyMap<string, readonly Pod[]> {
   const groups = new Map<string, Pod[]>();
   for (const pod of pods) groups.set(nodeOf(pod), [...(groups.get(nodeOf(pod)) ?? []), pod]);
   return groups;

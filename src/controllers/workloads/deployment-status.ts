@@ -8,7 +8,7 @@ type Status = NonNullable<Deployment['status']>;
 type Conditions = readonly DeploymentCondition[];
 
 /** What has just happened, that the sets alone do not say. */
-export interface RolloutNews {
+interface RolloutNews {
   /** The new set was created in this look. */
   readonly isCreated: boolean;
   readonly creationFailure: string | undefined;

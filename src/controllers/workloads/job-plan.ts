@@ -24,7 +24,7 @@ import {
 } from './job-pods.ts';
 import { cheapestPods, isActive, isReady, isTerminating } from './pod-state.ts';
 
-export interface JobPlan {
+interface JobPlan {
   /** Written first, and everything else only once it is. */
   readonly status: JobStatus;
   readonly events: readonly ControllerEvent[];

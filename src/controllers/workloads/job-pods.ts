@@ -94,7 +94,7 @@ export function isFailed(pod: Pod, { podReplacementPolicy }: JobSpec): boolean {
 }
 
 /** By its last container; where none says so, by what else is known. */
-export function finishedAtMs(pod: Pod): number | undefined {
+function finishedAtMs(pod: Pod): number | undefined {
   const { containerStatuses = [], conditions = [] } = pod.status ?? {};
   const ends = containerStatuses.map(({ state }) => Date.parse(state?.terminated?.finishedAt ?? ''));
   const known = ends.filter((time) => !Number.isNaN(time));

@@ -14,7 +14,7 @@ export interface Owner<T extends KubeObject = KubeObject> {
   readonly object: T;
 }
 
-export type Selects = (object: KubeObject) => boolean;
+type Selects = (object: KubeObject) => boolean;
 
 /** What a selector chooses; an empty one nothing, as a controller that owned everything would be a mistake. */
 export function selecting(selector: LabelSelector | undefined): Selects {
@@ -24,7 +24,7 @@ export function selecting(selector: LabelSelector | undefined): Selects {
   return ({ metadata: { labels = {} } }) => matches(labels);
 }
 
-export type Claim = 'keep' | 'adopt' | 'release' | 'ignore';
+type Claim = 'keep' | 'adopt' | 'release' | 'ignore';
 
 export function decideClaim(owner: KubeObject, object: KubeObject, isSelected: boolean): Claim {
   const controller = controllerOf(object.metadata);

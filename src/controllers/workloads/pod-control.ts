@@ -96,7 +96,7 @@ export class PodControl {
 }
 
 /** `web-`, or `web` where a dash would make no beginning of a name. */
-export function namePrefix(owner: string): string {
+function namePrefix(owner: string): string {
   return asPrefix(dnsSubdomainProblems)(`${owner}-`).length === 0 ? `${owner}-` : owner;
 }
 

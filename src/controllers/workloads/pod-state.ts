@@ -23,7 +23,7 @@ export function isAvailable(pod: Pod, minReadySeconds: number, nowMs: number): b
 }
 
 /** When it becomes available if it stays ready; undefined while it is not ready. */
-export function availableAtMs(pod: Pod, minReadySeconds: number): number | undefined {
+function availableAtMs(pod: Pod, minReadySeconds: number): number | undefined {
   if (!isReady(pod)) return undefined;
   if (minReadySeconds === 0) return 0;
   const since = Date.parse(readyCondition(pod)?.lastTransitionTime ?? '');

@@ -38,7 +38,7 @@ type Step =
   | { readonly kind: 'create'; readonly number: number };
 
 /** How the template of now becomes the newest version. */
-export function nextRevision(template: PodTemplateSpec, revisions: readonly ControllerRevision[]): Step {
+function nextRevision(template: PodTemplateSpec, revisions: readonly ControllerRevision[]): Step {
   const inOrder = revisions.toSorted((a, b) => a.revision - b.revision);
   const newest = inOrder.at(-1);
   const number = (newest?.revision ?? 0) + 1;

@@ -258,7 +258,7 @@ function nextRevision({ oldSets }: Rollout): bigint {
   return highest < revisionMax ? highest + 1n : revisionMax;
 }
 
-export function revisionOf({ metadata }: ReplicaSet): bigint {
+function revisionOf({ metadata }: ReplicaSet): bigint {
   const text = metadata.annotations?.[revisionAnnotation] ?? '';
   const revision = /^\d{1,19}$/.test(text) ? BigInt(text) : 0n;
   return revision <= revisionMax ? revision : 0n;

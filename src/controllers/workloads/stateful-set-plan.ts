@@ -34,7 +34,7 @@ export function ordinalOf({ metadata: { name } }: Pod, set: string): number | un
   return parent === set && String(Number(digits)) === digits ? Number(digits) : undefined;
 }
 
-export function firstOrdinal({ spec }: StatefulSet): number {
+function firstOrdinal({ spec }: StatefulSet): number {
   return spec.ordinals?.start ?? 0;
 }
 
@@ -75,7 +75,7 @@ export function planStatefulSet(view: SetView): SetPlan {
   return { create, remove: [...remove, ...outdated(view, kept, create.length, isUsable)] };
 }
 
-export function inRange(ordinal: number, first: number, replicas: number): boolean {
+function inRange(ordinal: number, first: number, replicas: number): boolean {
   return ordinal >= first && ordinal < first + replicas;
 }
 

@@ -77,7 +77,7 @@ export function withDisruption(budget: PodDisruptionBudget, podName: string, now
 const noPods: BudgetStatus = { disruptionsAllowed: 0, currentHealthy: 0, desiredHealthy: 0, expectedPods: 0 };
 
 /** How many pods there should be, by what owns them. */
-export interface ExpectedPods {
+interface ExpectedPods {
   readonly expectedPods: number;
   readonly desiredHealthy: number;
 }

@@ -9,7 +9,7 @@ import type { KeyToPath, Volume } from '../kinds/pod/volume.ts';
 import { dnsSubdomainProblems } from '../values/names.ts';
 import { referencesOf } from './pod-references.ts';
 
-export type FollowedKind = 'ConfigMap' | 'Secret';
+type FollowedKind = 'ConfigMap' | 'Secret';
 
 export interface UsedObject {
   readonly kind: FollowedKind;

@@ -14,7 +14,7 @@ export interface CertificateRequest {
   readonly publicKey: Buffer;
 }
 
-export interface AlternativeNames {
+interface AlternativeNames {
   readonly dns: readonly string[];
   /** As `node:net` writes them. */
   readonly addresses: readonly string[];
