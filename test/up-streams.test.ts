@@ -151,8 +151,20 @@ describe('streams', { concurrency: 4 }, () => {
     await kubectl.apply(pod('stays', { script: 'exec sleep 3600' }));
     await kubectl.running('stays');
     const image = await kubectl.ok('get pod stays -o jsonpath={.spec.containers[0].image}');
-    // Where the command ends before kubectl attaches, its output comes from the log.
-    assert.equal(await kubectl.ok(`debug stays -i --image=${image} -c shown -- echo hi`), 'hi\n');
+    // It waits for kubectl, which would miss what a command prints before it is attached.
+    const waits = [
+      'debug',
+      'stays',
+      '-i',
+      `--image=${image}`,
+      '-c',
+      'shown',
+      '--',
+      'sh',
+      '-c',
+      'read who; echo hi $who',
+    ];
+    assert.equal(await kubectl.ok(waits, { input: 'there\n' }), 'hi there\n');
     await kubectl.ok(`debug stays --image=${image} -c brief --target=main -- true`);
     await kubectl.until('pod/stays', '{.status.ephemeralContainerStatuses[0].state.terminated.exitCode}', '0');
     const { code, stderr } = await kubectl.run(['attach', 'stays', '-c', 'brief']);

@@ -93,22 +93,6 @@ test('objects that own each other in a circle go together when one is deleted in
   });
 });
 
-test('a namespace that ends waits for no pod before everything else goes', async () => {
-  await withWorld(async (world) => {
-    const metadata = { name: 'held', namespace, finalizers: ['test/held'] };
-    const spec = { containers: [{ name: 'main', image: 'a' }] };
-    await world.create('v1', 'Pod', { metadata, spec } as KubeObject);
-    await world.create('v1', 'ConfigMap', { metadata: { name: 'config', namespace } });
-    await world.user.delete(world.key('Namespace', namespace));
-    await world.rest();
-    const left = (kind: string): readonly string[] =>
-      world
-        .all('v1', kind)
-        .flatMap((object) => (object.metadata.namespace === namespace ? [object.metadata.name] : []));
-    assert.deepEqual([left('Pod'), left('ConfigMap')], [['held'], []]);
-  });
-});
-
 test('an owner in another namespace is none: the object goes, and an Event says why', async () => {
   await withWorld(async (world) => {
     await world.create('v1', 'ConfigMap', { metadata: { name: 'owner', namespace: 'default' } });
