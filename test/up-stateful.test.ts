@@ -111,6 +111,8 @@ describe('workloads', { concurrency: 4 }, () => {
     const env = { env: [{ name: 'VERSION', value: '1' }] };
     const spec = { selector: { matchLabels: { app: 'log' } }, template: template('log', 'sleep 1000', {}, env) };
     await kubectl.apply(workload('DaemonSet', 'log', spec));
+    // A node that has just come takes no pods yet, and a set that wants none is rolled out.
+    await kubectl.until('ds/log', '{.status.numberReady}', '1');
     assert.match(await kubectl.ok('rollout status ds/log --timeout=100s'), /daemon set "log" successfully rolled out/);
     assert.match(await kubectl.ok('get ds log'), /log +1 +1 +1 +1 +1 +<none>/);
     await kubectl.ok('set env ds/log VERSION=2');
