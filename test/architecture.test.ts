@@ -67,6 +67,7 @@ const rooms: Readonly<Record<string, Room>> = {
       'spdy',
       'disk/mounts/mount-table',
       'disk/paths/safe-open',
+      'disk/devices/block-device',
       'disk/devices/programs',
       'disk/devices/foreign-paths',
     ],

@@ -1,7 +1,8 @@
-/** From the contract's words to the sandbox's and back. Pure but for a look at the sources of volumes. */
+/** From the contract's words to the sandbox's and back. Pure but for a look at the sources of volumes and at devices. */
 import { mkdir, stat } from 'node:fs/promises';
 import { getSystemErrorName } from 'node:util';
 import { errorCode, messageOf } from '../../base/errors.ts';
+import { blockDeviceAt, isReadOnlyDevice } from '../../disk/devices/block-device.ts';
 import { foreignKindOf, makeForeignDirectory } from '../../disk/devices/foreign-paths.ts';
 import type { Programs } from '../../disk/devices/programs.ts';
 import { foreignMountPoints, isForeign } from '../../disk/mounts/mount-table.ts';
@@ -120,12 +121,20 @@ export function sandboxRequestOf(
       recursiveReadOnly,
       propagation,
     })),
-    devices: devices.map(({ hostPath, containerPath, permissions }) => ({
-      source: hostPath,
-      target: containerPath,
-      readOnly: permissions === 'r',
-    })),
+    devices: devices.map((device) => {
+      if (device.permissions === 'r' && !security.privileged) requireReadOnly(device);
+      return { source: device.hostPath, target: device.containerPath };
+    }),
   };
+}
+
+/** Nothing here filters what a container does with a device, so it has to be read-only itself. */
+function requireReadOnly({ hostPath, containerPath }: ContainerRequest['devices'][number]): void {
+  if (isReadOnlyDevice(blockDeviceAt(hostPath))) return;
+  throw new RuntimeError(
+    `Device "${containerPath}" is to be read-only, which pods with this machine's programs cannot have of a device that can be ` +
+      'written: make it read-only on the machine (blockdev --setro), or use a container runtime (--runtime cri)',
+  );
 }
 
 /** As the first process of its namespace it has to say itself that SIGTERM ends it. */

@@ -9,6 +9,7 @@ import {
   readdirSync,
   rmSync,
   rmdirSync,
+  statSync,
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
@@ -18,8 +19,9 @@ import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { type TestContext, test } from 'node:test';
 import { setImmediate as tick } from 'node:timers/promises';
-import type { ContainerStats } from '../runtime.ts';
+import type { ContainerRequest, ContainerStats } from '../runtime.ts';
 import { processNamed } from '../../linux/process-table.ts';
+import { directoryForDevices, foreignLoopDevice, needsDevices, sparseFile } from '../../testing/machine/devices.ts';
 import {
   ProcessSandboxes,
   collector,
@@ -150,6 +152,29 @@ test('volumes are where the pod wants them, on paths that the machine has and ha
   assert.deepEqual(readdirSync(data).toSorted(), ['nested', 'new']);
   assert.ok(!existsSync('/etc/config') && !existsSync('/mnt/a b\n"$(touch ') && !existsSync('/pwned'));
 });
+
+test(
+  'a raw device is written to, unless it is read-only itself; its mode and owner stay',
+  { skip: needsDevices() },
+  async (t) => {
+    const ground = directoryForDevices(t);
+    const { sandboxes, pod } = await open(t);
+    const [data, fixed] = [
+      foreignLoopDevice(sparseFile(ground, 'data')),
+      foreignLoopDevice(sparseFile(ground, 'fixed'), '--read-only'),
+    ];
+    const before = statSync(data);
+    const giving = (hostPath: string, permissions: 'r' | 'mrw'): Partial<ContainerRequest> => ({
+      devices: [{ hostPath, containerPath: '/dev/raw', permissions }],
+    });
+    const written = await sandboxes.run(pod, 'printf mine >/dev/raw && ! chmod 666 /dev/raw', giving(data, 'mrw'));
+    assert.equal(written.state.exitCode, 0, written.output);
+    assert.deepEqual([statSync(data).mode, statSync(data).uid], [before.mode, before.uid]);
+    const looked = await sandboxes.run(pod, 'head -c 1 /dev/raw >/dev/null && ! echo x >/dev/raw', giving(fixed, 'r'));
+    assert.equal(looked.state.exitCode, 0, looked.output);
+    await assert.rejects(sandboxes.start(pod, giving(data, 'r')), /Device "\/dev\/raw" is to be read-only.*--setro/);
+  },
+);
 
 for (const path of ['/', '/..', '//.', '/proc', '/proc/sys', '/proc/self/root']) {
   test(`nothing is mounted at ${path}`, { skip }, async (t) => {

@@ -64,7 +64,6 @@ export interface VolumeMount {
 interface DeviceMount {
   readonly source: string;
   readonly target: string;
-  readonly readOnly: boolean;
 }
 
 export interface SandboxPlan {
@@ -294,8 +293,9 @@ export function planSandbox(request: SandboxRequest, host: HostView): SandboxPla
     builder.volume(next.volume);
     left.delete(next.volume);
   }
-  for (const { source, target, readOnly } of request.devices) {
-    builder.host(source, builder.point(target, 'file'), 'none', ['bind', readOnly ? 'ro' : 'rw']);
+  for (const { source, target } of request.devices) {
+    // That keeps nobody from writing to a device, but from changing its mode and owner, which are the machine's.
+    builder.host(source, builder.point(target, 'file'), 'none', ['bind', 'ro']);
   }
   return builder.plan();
 }
