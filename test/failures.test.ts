@@ -90,7 +90,7 @@ for (const output of ['full', 'closed'] as const) {
     await eventually(async () => assert.equal((await kubectl.run(['get', '--raw', '/readyz'])).code, 0));
     await kubectl.apply(configMap('config', { key: 'value' }), teller('web', server.directory));
     await kubectl.running('web');
-    assert.equal(readFileSync(join(server.directory, 'told', 'web'), 'utf8'), 'value');
+    await eventually(() => assert.equal(readFileSync(join(server.directory, 'told', 'web'), 'utf8'), 'value'));
     assert.equal(await server.stop(), 0);
   });
 
