@@ -57,9 +57,9 @@ async function isSettled({ clock }: ControllerDeps, cluster: Cluster, namespace:
   const isEnding = home === undefined || home.metadata.deletionTimestamp !== undefined;
   if (!isEnding) return true;
   // Pods that end may still need their configuration, and what protects them.
-  const pods = await leftOf(cluster, [coreKind(cluster, 'Pod')], namespace);
+  const pods = await deleteAll(cluster, [coreKind(cluster, 'Pod')], namespace);
   const kinds = (await cluster.kinds()).filter(({ namespaced }) => namespaced);
-  const left = pods.length > 0 ? pods : await leftOf(cluster, kinds, namespace);
+  const left = pods.length > 0 ? pods : await deleteAll(cluster, kinds, namespace);
   if (home !== undefined && (left.length > 0 || home.status?.conditions !== undefined)) {
     const change = (current: Namespace): Namespace => withConditions(current, left, timestamp(clock.now()));
     // On a full disk the end of it frees room, and nobody has to be told.
@@ -78,8 +78,8 @@ interface Left {
   readonly finalizers: readonly string[];
 }
 
-/** Deletes all objects of these kinds, and answers which stay for now. */
-async function leftOf(cluster: Cluster, kinds: readonly Kind[], namespace: string): Promise<readonly Left[]> {
+/** Deletes all objects of these kinds, and returns those that are still there. */
+async function deleteAll(cluster: Cluster, kinds: readonly Kind[], namespace: string): Promise<readonly Left[]> {
   for (const kind of kinds) await empty(cluster, kind, namespace);
   const left: Left[] = [];
   for (const kind of kinds) {
@@ -90,7 +90,7 @@ async function leftOf(cluster: Cluster, kinds: readonly Kind[], namespace: strin
   return left;
 }
 
-/** What holds it up, for whoever wonders. */
+/** Conditions that say what the deletion waits for. */
 function withConditions(namespace: Namespace, left: readonly Left[], now: string): Namespace {
   const { conditions: before = [] } = namespace.status ?? {};
   const remaining = counted(left.map(({ resource }) => resource));

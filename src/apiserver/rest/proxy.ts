@@ -34,14 +34,12 @@ export interface ProxyDeps {
 
 export async function proxy(deps: ProxyDeps, request: ApiRequest): Promise<Reply> {
   const { info, exchange } = request;
-  let path = pathBehind(exchange.target, info.rest);
-  if (path.startsWith('?') || path === '') {
-    if (info.verb === 'get') {
-      // Relative links of a page work only below a directory. Two slashes at the start would name a host.
-      const [own = ''] = exchange.target.replace(/^\/+/, '/').split('?');
-      return { kind: 'raw', code: 301, headers: { location: `${own}/${path}` }, body: '' };
-    }
-    path = `/${path}`;
+  const behind = pathBehind(exchange.target, info.rest);
+  const path = behind.startsWith('/') ? behind : `/${behind}`;
+  if (path !== behind && info.verb === 'get') {
+    // Relative links of a page work only below a directory. Two slashes at the start would name a host.
+    const [own = ''] = exchange.target.replace(/^\/+/, '/').split('?');
+    return { kind: 'raw', code: 301, headers: { location: `${own}${path}` }, body: '' };
   }
   if (exchange.upgrade !== undefined) throw badRequest('upgraded connections are not passed on');
   if (info.resource === 'nodes') await proxyToNode(deps, path, request);
