@@ -136,8 +136,9 @@ test(
     assert.deepEqual(calls, [], 'nothing is done before the controller has attached it');
     await setAttached([volumeName]);
     const volume = join(rootDirectory, 'pods', metadata.uid ?? '', 'volumes/example.com~disk/pv');
-    await until(() => existsSync(join(volume, 'mount/copy')));
-    assert.equal(readFileSync(join(volume, 'mount/copy'), 'utf8'), 'attached', 'as its container saw it');
+    const copy = join(volume, 'mount/copy');
+    // The name is there before the bytes.
+    await until(() => existsSync(copy) && readFileSync(copy, 'utf8') === 'attached');
     await client.delete(pods, { namespace: 'default', name: 'web' }, {}, signal);
     await until(async () => (await status()) === `in use [], attached [${volumeName}]`);
     const said = `in use [${volumeName}], attached [${volumeName}]`;
