@@ -363,6 +363,27 @@ test('exec: a terminal has a size that follows the client', { skip }, async (t) 
   sizes.end();
 });
 
+test('exec: what was printed last on a terminal arrives, however late the spawner looks', { skip }, async (t) => {
+  const { sandboxes, pod } = await open(t);
+  const flag = sandboxes.volume('flag');
+  const id = await sandboxes.start(pod, { mounts: [mount(flag, '/flag')] });
+  const spawner = await spawnerPid(sandboxes);
+  const output = collector();
+  // More than the kernel gives in one read, less than it keeps.
+  const lines = 1_500;
+  const script = `echo up; until [ -e /flag/go ]; do sleep 0.01; done; seq ${lines}; exit 4`;
+  const exec = { command: ['sh', '-c', script], tty: true, stdin: new PassThrough(), stdout: output.stream };
+  const running = sandboxes.runtime.exec(id, exec, soon());
+  while (!output.text().includes('up')) await tick();
+  process.kill(spawner, 'SIGSTOP');
+  writeFileSync(join(flag, 'go'), '');
+  // A child that has ended and was not waited for.
+  while (pidsOf((pid) => new RegExp(`\\) Z ${spawner} `).test(read(`/proc/${pid}/stat`))).length === 0) await tick();
+  process.kill(spawner, 'SIGCONT');
+  assert.deepEqual(await running, { exitCode: 4 });
+  assert.equal(output.text().split('\r\n').length, lines + 2);
+});
+
 test('exec: a client that leaves takes its command with it', { skip }, async (t) => {
   const { sandboxes, pod } = await open(t);
   const id = await sandboxes.start(pod);

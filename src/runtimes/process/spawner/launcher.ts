@@ -2,7 +2,7 @@
  * Starts programs of system calls and follows them until their command runs, and then until it ends. The streams of a command are
  * pipes, or a terminal that the program hands over. For the spawner alone: it takes the end of every child of its process.
  */
-import { constants, openSync } from 'node:fs';
+import { constants, openSync, readSync } from 'node:fs';
 import { Socket } from 'node:net';
 import { constants as system } from 'node:os';
 import type { Duplex } from 'node:stream';
@@ -18,6 +18,7 @@ import type { StartAnswer } from './spawner-protocol.ts';
 const launchMsMax = 30_000;
 /** Of the output of one stream, before its writer has to wait. */
 const waitingBytesMax = 128 * 1024;
+const terminalBytesMax = 4 * 1024;
 const { SIGKILL } = system.signals;
 
 /** The ends of the streams of one program that are ours. */
@@ -153,7 +154,24 @@ export class Launcher {
 function terminalStreams(master: number): Streams {
   const stream = new ReadStream(master);
   stream.on('error', () => {}); // EIO: the last process that had it as a terminal is gone
+  // The event loop takes a hang-up for the end after one read that was not full, and the kernel gives 4 KiB at most in one.
+  stream.once('end', () => {
+    for (const chunk of restOf(master)) stream.emit('data', chunk);
+  });
   return { outputs: [{ stream: 'stdout', source: stream }], stdin: stream, terminal: master };
+}
+
+function* restOf(master: number): Generator<Buffer> {
+  try {
+    for (;;) {
+      const chunk = Buffer.alloc(terminalBytesMax);
+      const size = readSync(master, chunk);
+      if (size === 0) return;
+      yield chunk.subarray(0, size);
+    }
+  } catch {
+    // EIO, as above; EAGAIN where a process has opened the terminal again
+  }
 }
 
 /**

@@ -371,7 +371,10 @@ class Spawner {
           left();
         } else if ('resize' in message) {
           const { columns, rows } = message.resize;
-          if (terminal !== undefined) this.#processes.setTerminalSize(terminal, columns, rows);
+          // Once it is closed its number may be another's.
+          if (terminal !== undefined && stdin?.destroyed === false) {
+            this.#processes.setTerminalSize(terminal, columns, rows);
+          }
         } else if (mode === 'keep') {
           // The program may get more input, from somebody else: this client has said all it had to say.
           left();
