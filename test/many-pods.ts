@@ -77,7 +77,7 @@ interface Times {
 export async function deletePodsWhileTheyStart(
   count: number,
   test: Test,
-  { startMsMax = 300, goneMsMax = 10_000 }: Times = {},
+  { startMsMax = 300, goneMsMax = 110_000 }: Times = {},
 ): Promise<void> {
   const machine = new UpMachine();
   test.after(() => machine.end());

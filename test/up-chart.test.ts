@@ -59,8 +59,9 @@ describe('a chart', { concurrency: 3 }, () => {
       await eventually(async () =>
         assert.match(await read('jobs', '{.items[*].status.succeeded}'), /^1/, await kubectl.ok('get jobs')),
       );
-      const logs = await kubectl.ok('logs -l app.kubernetes.io/component=report');
-      assert.match(logs, /^migrated$/m);
+      // Another minute may have begun: its pod has no log yet.
+      const logs = 'logs -l app.kubernetes.io/component=report';
+      await eventually(async () => assert.match(await kubectl.ok(logs), /^migrated$/m));
       assert.match(await kubectl.ok('get pdb shop-web --no-headers'), /shop-web +N\/A +1 +/);
       // What its pods may do, and where they find each other.
       const mayRead = async (what: string): Promise<string> =>

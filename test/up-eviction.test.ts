@@ -20,7 +20,8 @@ before(async () => {
     apiVersion: 'mountlet.dev/v1alpha1',
     kind: 'AgentConfiguration',
     evictionHard: { 'nodefs.available': '50Mi', 'memory.available': '100Mi', 'imagefs.available': '1Mi' },
-    evictionPressureTransitionPeriod: '5s',
+    // Long enough to see it.
+    evictionPressureTransitionPeriod: '20s',
     volumeStatsAggPeriod: '1s',
   };
   writeFileSync(join(directory, 'agent.yaml'), JSON.stringify(settings));
@@ -73,6 +74,7 @@ test('a pod whose emptyDir is larger than its limit is evicted, and its neighbou
     [status.phase, status.message],
     ['Failed', 'Usage of EmptyDir volume "data" exceeds the limit "1Mi". '],
   );
+  await eventually(async () => assert.match(await kubectl.ok('describe pod greedy'), /Warning +Evicted /));
   const described = await kubectl.ok('describe pod greedy');
   assert.match(described, /^Reason: +Evicted$/m);
   assert.match(described, /Warning +Evicted .*kubelet +Usage of EmptyDir volume "data" exceeds the limit "1Mi"\./);
@@ -98,10 +100,12 @@ test('on a short disk the largest pod ends, new ones wait, and the node recovers
   await kubectl.running('small');
   await kubectl.apply(writing('large', diskMebibytes - 40));
   await kubectl.until('node/here', '{.status.conditions[?(@.type=="DiskPressure")].status}', 'True');
+  // That is written by another.
+  await kubectl.until('node/here', '{.spec.taints[0].key}', 'node.kubernetes.io/disk-pressure');
+  await kubectl.apply(pod('bound', {}, { nodeName: 'here' }), pod('waiting', { script: 'exec sleep 1000' }));
   const node = await kubectl.json<Seen>('get node here');
   const { reason, message } = conditionOf(node, 'DiskPressure') ?? {};
   assert.deepEqual([reason, message], ['KubeletHasDiskPressure', 'kubelet has disk pressure']);
-  await kubectl.apply(pod('bound', {}, { nodeName: 'here' }), pod('waiting', { script: 'exec sleep 1000' }));
 
   await kubectl.until('pod/large', '{.status.reason}', 'Evicted');
   const large = await kubectl.json<Seen>('get pod large');
@@ -112,12 +116,15 @@ test('on a short disk the largest pod ends, new ones wait, and the node recovers
   const disruption = conditionOf(large, 'DisruptionTarget');
   assert.deepEqual([disruption?.status, disruption?.reason], ['True', 'TerminationByKubelet']);
   assert.equal(disruption?.message, large.status.message);
-  const { items } = await kubectl.json<{
-    readonly items: readonly { readonly reason: string; readonly metadata: { readonly annotations?: object } }[];
-  }>('get events --field-selector involvedObject.name=large');
-  const evicted = items.find((event) => event.reason === 'Evicted');
-  assert.match(JSON.stringify(evicted?.metadata.annotations), /"starved_resource":"ephemeral-storage"/);
+  await eventually(async () => {
+    const { items } = await kubectl.json<{
+      readonly items: readonly { readonly reason: string; readonly metadata: { readonly annotations?: object } }[];
+    }>('get events --field-selector involvedObject.name=large');
+    const evicted = items.find((event) => event.reason === 'Evicted');
+    assert.match(JSON.stringify(evicted?.metadata.annotations ?? {}), /"starved_resource":"ephemeral-storage"/);
+  });
 
+  await kubectl.until('pod/bound', '{.status.reason}', 'Evicted');
   const bound = await kubectl.json<Seen>('get pod bound');
   assert.deepEqual(
     [bound.status.phase, bound.status.reason, bound.status.message],
@@ -129,11 +136,11 @@ test('on a short disk the largest pod ends, new ones wait, and the node recovers
   // Until then it could not be scheduled.
   await kubectl.running('small', 'modest', 'waiting');
   await eventually(async () => assert.equal((await kubectl.json<Seen>('get node here')).spec.taints, undefined));
-  const events = await kubectl.ok('get events --field-selector involvedObject.name=here');
-  assert.match(events, /EvictionThresholdMet .*Attempting to reclaim ephemeral-storage/);
-  assert.match(events, /NodeHasDiskPressure .*Node here status is now: NodeHasDiskPressure/);
-  assert.match(
-    await kubectl.ok('get events --field-selector involvedObject.name=waiting'),
-    /FailedScheduling .*untolerated taint \{node\.kubernetes\.io\/disk-pressure: \}/,
-  );
+  await eventually(async () => {
+    const events = await kubectl.ok('get events --field-selector involvedObject.name=here');
+    assert.match(events, /EvictionThresholdMet .*Attempting to reclaim ephemeral-storage/);
+    assert.match(events, /NodeHasDiskPressure .*Node here status is now: NodeHasDiskPressure/);
+  });
+  const ofWaiting = await kubectl.ok('get events --field-selector involvedObject.name=waiting');
+  assert.match(ofWaiting, /FailedScheduling .*untolerated taint \{node\.kubernetes\.io\/disk-pressure: \}/);
 });

@@ -227,7 +227,8 @@ describe('the life of a pod', { concurrency: 4 }, () => {
 
   test('a container whose liveness probe fails is started again', withNode, async () => {
     const { kubectl } = machine;
-    const livenessProbe = { exec: { command: ['test', '!', '-e', '/tmp/ill'] }, periodSeconds: 1, failureThreshold: 1 };
+    const command = ['test', '!', '-e', '/tmp/ill'];
+    const livenessProbe = { exec: { command }, periodSeconds: 1, timeoutSeconds: 60, failureThreshold: 1 };
     await kubectl.apply(pod('alive', { livenessProbe }));
     await kubectl.running('alive');
     await kubectl.exec('alive', 'touch', '/tmp/ill');

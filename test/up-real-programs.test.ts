@@ -377,7 +377,7 @@ frontend web
             allowPrivilegeEscalation: false,
             capabilities: { drop: ['ALL'], add: ['NET_BIND_SERVICE'] },
           },
-          livenessProbe: { httpGet: { port, path: '/' }, periodSeconds: 1 },
+          livenessProbe: { httpGet: { port, path: '/' }, periodSeconds: 1, timeoutSeconds: 10, failureThreshold: 60 },
         },
         {
           securityContext: {

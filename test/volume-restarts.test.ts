@@ -15,7 +15,7 @@ import { type Life, RestartLives } from './fixtures/restart-checks.ts';
 import { type Truth, contentOf, volumeNames } from './fixtures/restart-node.ts';
 
 const skip = needsFileSystem('ext4');
-const timeout = 60_000;
+const timeout = 240_000;
 
 for (const hasDriver of [false, true]) {
   const where = hasDriver ? ', with disks of a driver' : '';

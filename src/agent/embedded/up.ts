@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import type { Notify } from '../../apiserver/model/notices.ts';
 import { systemClock } from '../../base/clock.ts';
 import { type ApiClient, apiClientDefaults, connectApiClient } from '../../client/api/api-client.ts';
+import { NotFoundError } from '../../client/api/api-errors.ts';
 import { nodes } from '../../client/api/resource-reference.ts';
 import { DiscoveredResources } from '../../client/discovery.ts';
 import { poolDefaults } from '../../client/transport/connection-pool.ts';
@@ -102,7 +103,10 @@ export async function startUp(settings: UpSettings, deps: UpDeps, signal: AbortS
       kubeconfig: server.kubeconfig,
       node: started,
       async *apply(files, ended) {
-        await untilNodeTakesPods(admin, nodeName, ended);
+        // Where no loop looks after nodes the taint stays.
+        if (settings.node.registersNode && settings.loops?.has('node-lifecycle-controller') !== false) {
+          await untilNodeTakesPods(admin, nodeName, ended);
+        }
         yield* applyManifests(files, 'default', admin, await DiscoveredResources.ask(admin, ended), ended);
       },
       async close() {
@@ -117,15 +121,18 @@ export async function startUp(settings: UpSettings, deps: UpDeps, signal: AbortS
   }
 }
 
-/** Nobody takes the taint away where the loop for it is off. */
-const takesPodsMsMax = 2_000;
+/** One that cannot get ready keeps its taint. */
+const takesPodsMsMax = 10_000;
 const lookAgainMs = 20;
 
 /** The first thing a user reads of a first pod should not be that there was no node for it yet. */
 async function untilNodeTakesPods(client: Pick<ApiClient, 'get'>, name: string, signal: AbortSignal): Promise<void> {
   for (const until = systemClock.now() + takesPodsMsMax; systemClock.now() < until;) {
-    const { spec } = (await client.get(nodes, { name }, signal)) as Node;
-    if (spec?.taints?.some(({ key }) => key === 'node.kubernetes.io/not-ready') !== true) return;
+    const node: Node | undefined = await client.get(nodes, { name }, signal).catch((error: unknown) => {
+      if (error instanceof NotFoundError) return undefined; // it has not registered yet
+      throw error;
+    });
+    if (node && node.spec?.taints?.some(({ key }) => key === 'node.kubernetes.io/not-ready') !== true) return;
     await systemClock.sleep(lookAgainMs, signal);
   }
 }
