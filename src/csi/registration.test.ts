@@ -49,6 +49,7 @@ class World {
         },
       },
       updatePeriodMs: () => undefined,
+      timeouts: { infoMs: 60_000, notifyMs: 60_000 },
       clock,
       notify: (notice) => {
         this.#notices.push(notice);

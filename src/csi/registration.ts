@@ -52,12 +52,12 @@ interface RegistrationsDeps extends Pausing {
   readonly records: DriverRecords;
   /** How often a driver is asked again how many volumes the node can take; undefined: never. */
   readonly updatePeriodMs: (driver: string) => number | undefined;
+  readonly timeouts: typeof registrationTimeouts;
   readonly notify: (notice: RegistrationNotice) => void;
 }
 
 const dialMs = 10_000;
-const infoMs = 1_000;
-const notifyMs = 5_000;
+export const registrationTimeouts = { infoMs: 1_000, notifyMs: 5_000 };
 const nodeInfoMs = 120_000;
 /** Far more than a name, a path and some versions take. */
 const infoBytesMax = 64 * 1024;
@@ -253,7 +253,7 @@ class RegistrationSocket {
     const channel = socketChannel(this.#path, { answerBytesMax: infoBytesMax });
     const plugin = grpcClient(RegistrationService, channel);
     try {
-      const asked = plugin.getInfo({}, { timeoutMs: infoMs, signal });
+      const asked = plugin.getInfo({}, { timeoutMs: this.#deps.timeouts.infoMs, signal });
       const info = await inSafeWords(asked, signal).catch((error: unknown) => {
         signal.throwIfAborted();
         throw failure(`failed to get plugin info using RPC GetInfo at socket ${this.#path}, err: ${messageOf(error)}`);
@@ -269,6 +269,7 @@ class RegistrationSocket {
     plugin: GrpcClient<(typeof RegistrationService)['method']>,
     signal: AbortSignal,
   ): Promise<void> {
+    const options = { timeoutMs: this.#deps.timeouts.notifyMs, signal };
     let away: unknown;
     try {
       await this.#list(info, signal);
@@ -277,14 +278,14 @@ class RegistrationSocket {
       if (!(error instanceof ClusterAwayError)) {
         this.#unregister();
         const status = { pluginRegistered: false, error: messageOf(error) };
-        await plugin.notifyRegistrationStatus(status, { timeoutMs: notifyMs, signal }).catch(() => {});
+        await plugin.notifyRegistrationStatus(status, options).catch(() => {});
         throw error;
       }
       away = error;
     }
     try {
       const status = { pluginRegistered: true, error: '' };
-      await inSafeWords(plugin.notifyRegistrationStatus(status, { timeoutMs: notifyMs, signal }), signal);
+      await inSafeWords(plugin.notifyRegistrationStatus(status, options), signal);
     } catch (error) {
       signal.throwIfAborted();
       this.#unregister();

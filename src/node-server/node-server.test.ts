@@ -1,7 +1,7 @@
 /** The node's server as its clients see it over the network: who may ask, what is refused and how, and every transport. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import type { IncomingMessage } from 'node:http';
 import { request } from 'node:https';
 import { type AddressInfo, createServer as createPlainServer } from 'node:net';
@@ -14,22 +14,29 @@ import { type KeyPair, issueClientCertificate, makeAuthority } from '../apiserve
 import { type RunningNode, goodToken, runningNode } from '../testing/servers/running-node.ts';
 import { SpdyClient } from '../testing/servers/spdy-client.ts';
 import { startNodeServer } from './node-server.ts';
-import { streamLimits } from './streams/protocols.ts';
+import { type StreamLimits, streamLimits } from './streams/protocols.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'mountlet-test-'));
 const cleanUps: (() => Promise<void>)[] = [];
 let node: RunningNode;
+/** It waits for the streams of a connection for a moment only. */
+let hasty: RunningNode;
 let podUid = '';
 
 before(async () => {
-  node = await runningNode({ after: (act) => void cleanUps.push(act) }, directory, {
-    creationMs: 300,
-    closingMs: 2000,
-  });
-  await node.addPod('web', { main: ['cat'] });
+  node = await startNode('patient', {});
+  hasty = await startNode('hasty', { creationMs: 300 });
   podUid =
     (JSON.parse((await ask('/pods')).text) as { items: { metadata: { uid: string } }[] }).items[0]?.metadata.uid ?? '';
 });
+
+async function startNode(name: string, limits: Partial<StreamLimits>): Promise<RunningNode> {
+  const own = join(directory, name);
+  mkdirSync(own);
+  const started = await runningNode({ after: (act) => void cleanUps.push(act) }, own, { closingMs: 2000, ...limits });
+  await started.addPod('web', { main: ['cat'] });
+  return started;
+}
 
 after(async () => {
   for (const act of cleanUps) await act();
@@ -40,6 +47,7 @@ interface Asking {
   readonly method?: string;
   readonly headers?: Record<string, string>;
   readonly identity?: KeyPair | undefined;
+  readonly of?: RunningNode;
 }
 
 interface Answer {
@@ -51,16 +59,16 @@ interface Answer {
 
 function ask(
   path: string,
-  { method = 'GET', headers = { authorization: `Bearer ${goodToken}` }, identity }: Asking = {},
+  { method = 'GET', headers = { authorization: `Bearer ${goodToken}` }, identity, of = node }: Asking = {},
 ): Promise<Answer> {
   return new Promise((resolve, reject) => {
     const asked = request({
       host: '127.0.0.1',
-      port: node.node.address.port,
+      port: of.node.address.port,
       path,
       method,
       headers,
-      ca: node.authorityPem,
+      ca: of.authorityPem,
       agent: false,
       ...(identity && { cert: identity.certificatePem, key: identity.keyPem }),
     });
@@ -237,9 +245,9 @@ test('a version that is not spoken is refused together with those that are', asy
   assert.match(String(answer.headers['x-accepted-stream-protocol-versions']), /^v5\.channel\.k8s\.io, v4/);
 });
 
-async function openSpdy(path: string, protocol: string): Promise<SpdyClient> {
+async function openSpdy(path: string, protocol: string, of = node): Promise<SpdyClient> {
   const headers = { ...spdy, authorization: `Bearer ${goodToken}`, 'x-stream-protocol-version': protocol };
-  const { code, headers: answered, socket } = await ask(path, { method: 'POST', headers });
+  const { code, headers: answered, socket } = await ask(path, { method: 'POST', headers, of });
   assert.deepEqual([code, answered['x-stream-protocol-version']], [101, protocol]);
   assert.ok(socket !== undefined);
   return new SpdyClient(socket);
@@ -290,7 +298,7 @@ test('a command in a container that has just ended: the words of the kubelet, an
 });
 
 test('a client that opens too few streams is given up', async () => {
-  const client = await openSpdy(`/exec/default/web/main?${streams}`, 'v4.channel.k8s.io');
+  const client = await openSpdy(`/exec/default/web/main?${streams}`, 'v4.channel.k8s.io', hasty);
   client.open({ streamType: 'error' });
   assert.equal(await client.next(() => false), undefined);
 });
@@ -405,7 +413,11 @@ test('ports over SPDY, and streams that make no sense', async (t) => {
   client.write(data, 'round trip', true);
   assert.equal(await client.text(data), 'round trip');
   assert.equal(await client.text(error), '');
-  const lonely = client.open({ streamType: 'error', port, requestID: '1' });
+});
+
+test('a stream for errors of a port without one for its data is given up', async () => {
+  const client = await openSpdy('/portForward/default/web', 'portforward.k8s.io', hasty);
+  const lonely = client.open({ streamType: 'error', port: '1', requestID: '1' });
   assert.match(await client.text(lonely), /timed out waiting for streams/);
 });
 

@@ -101,6 +101,15 @@ async function upstream(t: TestContext): Promise<number> {
   await once(streams, 'listening');
   const { port } = streams.address() as AddressInfo;
   const datagrams = createSocket('udp4').bind(port, ipv4);
+  const isFree = await once(datagrams, 'listening').then(
+    () => true,
+    () => false,
+  );
+  if (!isFree) {
+    streams.close();
+    datagrams.close();
+    return await upstream(t); // with another number
+  }
   datagrams.on('message', (message, from) => {
     const reply = answer(message);
     // Others may answer too, for all that is known of the network.

@@ -49,6 +49,7 @@ interface Known<T> {
   usage: T | undefined;
   /** 0: it has never been measured to the end. */
   dueMs: number;
+  askedMs: number;
   running: Promise<T> | undefined;
 }
 
@@ -120,7 +121,8 @@ export class DirectoryUsage {
     measure: Measure<T>,
   ): Known<T> {
     const now = this.#clock.now();
-    const known = all.get(path) ?? { usage: undefined, dueMs: 0, running: undefined };
+    const known = all.get(path) ?? { usage: undefined, dueMs: 0, askedMs: now, running: undefined };
+    known.askedMs = now;
     if (now < known.dueMs || known.running !== undefined) return known;
     forgetOld(all, now);
     all.set(path, known);
@@ -147,8 +149,8 @@ export class DirectoryUsage {
 }
 
 function forgetOld<T>(all: Map<string, Known<T>>, now: number): void {
-  for (const [path, { dueMs, running }] of all) {
-    if (running === undefined && dueMs + keptMsMax < now) all.delete(path);
+  for (const [path, { askedMs, running }] of all) {
+    if (running === undefined && askedMs + keptMsMax < now) all.delete(path);
   }
 }
 

@@ -11,6 +11,7 @@ import { StoredObjects, objectPrefix } from '../../apiserver/model/stored-object
 import { resources } from '../../apiserver/resources/resources.ts';
 import { serviceKind } from '../../kube/kinds/service.ts';
 import { type ApiServer, startApiServer } from '../../apiserver/serving/api-server.ts';
+import { workerDefaults } from '../../apiserver/serving/large-requests.ts';
 import { NodeProxy } from '../../apiserver/serving/node-proxy.ts';
 import { DurableStore, backUpStore, restoreBackup, storeDefaults } from '../../apiserver/store/durable-store.ts';
 import {
@@ -190,6 +191,7 @@ export async function startEmbeddedApiServer(
         authorization: { mode: 'rbac' },
         tokens: { issuer, audiences: [issuer], key: signingKey },
         stopGraceMs,
+        largeRequests: workerDefaults,
       },
       {
         store,

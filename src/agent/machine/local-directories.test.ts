@@ -100,12 +100,13 @@ test('directories that another swaps for links during a deletion lead nowhere', 
       } catch {}
     }`;
   const other = spawn(process.execPath, ['--eval', script, path, precious], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const ended = once(other, 'exit');
   t.after(() => other.kill('SIGKILL'));
   await once(other.stdout, 'data');
   // It may make new files faster than they go; what matters is where the deletion went.
   for (let tries = 0; tries < 20; tries += 1) await remove().catch(() => {});
   other.kill('SIGKILL');
-  await once(other, 'exit');
+  await ended;
   await remove();
   assertGone();
 });

@@ -198,7 +198,7 @@ test('topology that contradicts a label of the Node keeps a driver out, and no o
     message,
     'RegisterPlugin error -- plugin registration failed with err: detected topology value collision: driver reported "example.com/zone":"a" but existing label is "example.com/zone":"b"',
   );
-  assert.deepEqual(refused.statuses, [message]);
+  assert.equal(refused.statuses[0], message, 'it may have been tried again since');
   await world.until('DriverRegistered');
   assert.deepEqual(world.csi.drivers.names(), [driverName]);
   stop.abort();

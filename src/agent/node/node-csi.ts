@@ -19,7 +19,7 @@ import type { DriverObjects } from '../../csi/driver-inputs.ts';
 import type { CsiControllerNotice } from '../../csi/controller/csi-controllers.ts';
 import { CsiDrivers } from '../../csi/drivers.ts';
 import { csiPlugin } from '../../csi/plugin.ts';
-import { type RegistrationNotice, Registrations } from '../../csi/registration.ts';
+import { type RegistrationNotice, Registrations, registrationTimeouts } from '../../csi/registration.ts';
 import { systemPrograms } from '../../disk/devices/programs.ts';
 import { makeDirectories } from '../../disk/paths/directories.ts';
 import { type CsiDriver, type CsiNode, csiDriverShape, csiNodeShape } from '../../kube/kinds/storage/csi.ts';
@@ -72,7 +72,8 @@ export function nodeCsi(
     const seconds = objects.get(driver)?.spec.nodeAllocatableUpdatePeriodSeconds;
     return seconds === undefined ? undefined : seconds * 1000;
   };
-  const registrations = new Registrations({ ...deps, drivers, records: csiNode, updatePeriodMs });
+  const timeouts = registrationTimeouts;
+  const registrations = new Registrations({ ...deps, drivers, records: csiNode, updatePeriodMs, timeouts });
   const directory = join(rootDirectory, 'plugins_registry');
   const tasks = (changed: () => void): Readonly<Record<string, (signal: AbortSignal) => Promise<void>>> => ({
     'the CSINode': (signal) => csiNode.run(signal),

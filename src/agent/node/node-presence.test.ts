@@ -37,7 +37,8 @@ test('without a cluster the node has the labels, taints and room that it would r
 
 test('a volume that has just come into use is in the status of the node long before the next look', async (t) => {
   const server = await runningApiServer(t);
-  const settings = agentSettings({}, { nodeName: 'here', rootDirectory: temporaryDirectory(t) });
+  const given = { nodeStatusUpdateFrequency: '10m' };
+  const settings = agentSettings(given, { nodeName: 'here', rootDirectory: temporaryDirectory(t) });
   const trust = async (): Promise<{ authorityPem: string; isInsecure: false }> => {
     return { authorityPem: server.authorityPem, isInsecure: false };
   };

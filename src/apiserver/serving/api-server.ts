@@ -38,7 +38,7 @@ import { watcherDefaults } from '../watch/watcher.ts';
 import { ApiHandler } from './api-handler.ts';
 import { relay } from './http-relay.ts';
 import { type TlsSettings, startHttpListener } from './http-listener.ts';
-import { LargeRequests, workerDefaults } from './large-requests.ts';
+import { type LargeRequestLimits, LargeRequests } from './large-requests.ts';
 import { ApiMetrics } from './metrics.ts';
 import { OpenRequests } from './open-requests.ts';
 import type { PathDeps, VersionInfo } from './path-handler.ts';
@@ -63,6 +63,7 @@ export interface ApiServerSettings {
   readonly tokens: TokenIssuerSettings;
   /** How long open answers may take to finish when the server stops. */
   readonly stopGraceMs: number;
+  readonly largeRequests: LargeRequestLimits;
 }
 
 export interface ApiServerDeps {
@@ -145,7 +146,7 @@ export async function startApiServer(
   const range = serviceRangeOf(settings);
   const { claims: services, unfollow: unfollowServices } = followServiceClaims(store, range);
   const admission = standardAdmission({ store, clock, random, services, authorizer });
-  const large = new LargeRequests({ store, clock, services, authorizer }, workerDefaults);
+  const large = new LargeRequests({ store, clock, services, authorizer }, settings.largeRequests);
   const writes = { store, clock, random, admission };
   const metrics = new ApiMetrics({ watches: () => hub.size, objectCounts: () => countObjects(store, resources) });
   const router = new Router({

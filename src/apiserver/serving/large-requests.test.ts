@@ -16,6 +16,7 @@ import { requestInfo } from '../rest/request-info.ts';
 import { StoreFullError } from '../store/store-errors.ts';
 import { LargeRequests, workerDefaults } from './large-requests.ts';
 
+const patient = { ...workerDefaults, workMsMax: 120_000 };
 let server: TestApiServer;
 let client: TestClient;
 before(async () => {
@@ -227,7 +228,7 @@ test('a write that others have overtaken is decided again, on what they wrote', 
   });
   const large = new LargeRequests(
     { store, clock: { now: () => 0 }, services: servicesOf(store), authorizer: openAuthorizer },
-    workerDefaults,
+    patient,
   );
   t.after(() => large.close());
   const reply = await large.handle('patch', patchOf('shared', { mine: '3' }));
@@ -263,7 +264,7 @@ test('what the store throws is what the request fails with, and the next one wor
   const full = t.mock.method(store, 'update', () => Promise.reject(new StoreFullError(key, 1)));
   const large = new LargeRequests(
     { store, clock: { now: () => 0 }, services: servicesOf(store), authorizer: openAuthorizer },
-    workerDefaults,
+    patient,
   );
   t.after(() => large.close());
   await assert.rejects(large.handle('patch', patchOf('shared', { mine: '3' })), StoreFullError);
@@ -277,7 +278,7 @@ test('more large requests than may wait are asked to come back', async (t) => {
   const store = await sharedStore();
   const large = new LargeRequests(
     { store, clock: { now: () => 0 }, services: servicesOf(store), authorizer: openAuthorizer },
-    workerDefaults,
+    patient,
   );
   t.after(() => large.close());
   const answers = await Promise.allSettled(

@@ -32,6 +32,7 @@ export const workerDefaults = {
   workMsMax: 20_000,
   heapMiBMax: 256,
 };
+export type LargeRequestLimits = typeof workerDefaults;
 /** With the largest bodies, 48 MiB. */
 const waitingMax = 16;
 const idleMsMax = 10_000;
@@ -121,7 +122,7 @@ export class LargeRequests {
   readonly #clock: Pick<Clock, 'now'>;
   readonly #services: ServiceClaims;
   readonly #authorizer: LargeRequestsDeps['authorizer'];
-  readonly #limits: typeof workerDefaults;
+  readonly #limits: LargeRequestLimits;
   readonly #one = new Semaphore(1);
   #waiting = 0;
   #jobs = 0;
@@ -129,7 +130,7 @@ export class LargeRequests {
   #idle: NodeJS.Timeout | undefined;
   #job: RunningJob | undefined;
 
-  constructor({ store, clock, services, authorizer }: LargeRequestsDeps, limits: typeof workerDefaults) {
+  constructor({ store, clock, services, authorizer }: LargeRequestsDeps, limits: LargeRequestLimits) {
     this.#store = store;
     this.#clock = clock;
     this.#services = services;

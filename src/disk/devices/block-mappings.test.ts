@@ -293,6 +293,7 @@ test('a device is in use while a file system of it is mounted', { skip: needsDev
   const world = new DeviceWorld(t);
   const devices = new SystemDevices();
   assert.equal(await devices.isDevice(world.device), true);
+  await untilFree(world.device);
   assert.equal(await devices.isOpen(world.device), false);
   execFileSync('mkfs.ext4', ['-q', world.device]);
   const target = join(world.directory, 'mounted');

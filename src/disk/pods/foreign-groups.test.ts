@@ -16,7 +16,7 @@ test('another process gives all files of a directory to a group', { skip }, asyn
   mkdirSync(join(directory, 'deep'));
   writeFileSync(join(directory, 'deep', 'file'), '', { mode: 0o600 });
   const request = { directory, change: { group: 2000, readOnly: false, policy: 'Always' } };
-  await doneElsewhere(systemPrograms(), { path: directory, script, request }, signal);
+  await doneElsewhere(systemPrograms(), { path: directory, script, request, timeoutMs: 60_000 }, signal);
   const { gid, mode } = statSync(join(directory, 'deep', 'file'));
   assert.deepEqual([gid, mode & 0o777], [2000, 0o660]);
   assert.equal(statSync(join(directory, 'deep')).mode & 0o7777, 0o2775);
@@ -25,5 +25,8 @@ test('another process gives all files of a directory to a group', { skip }, asyn
 test('what the other process cannot do is an error here', { skip }, async (t) => {
   const directory = join(temporaryDirectory(t), 'missing');
   const request = { directory, change: { group: 2000, readOnly: false } };
-  await assert.rejects(doneElsewhere(systemPrograms(), { path: directory, script, request }, signal), DiskError);
+  await assert.rejects(
+    doneElsewhere(systemPrograms(), { path: directory, script, request, timeoutMs: 60_000 }, signal),
+    DiskError,
+  );
 });

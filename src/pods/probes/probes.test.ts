@@ -43,7 +43,7 @@ function ask(
     container,
     containerId: 'c1',
     podIp: '127.0.0.1',
-    probe: { timeoutSeconds: 5, ...probe },
+    probe: { timeoutSeconds: 60, ...probe },
   };
   return runProbe(target, { runtime, network: reached, clock }, signal);
 }
@@ -106,7 +106,7 @@ test('a tcpSocket probe that takes too long names the address that was dialled',
     [{ host: '10.0.0.9', port: 80 }, '10.0.0.9:80'],
     [{ host: '::1', port: 80 }, '[::1]:80'],
   ] as const) {
-    const outcome = ask({ tcpSocket }, clock, new FakeRuntime(clock), silent);
+    const outcome = ask({ tcpSocket, timeoutSeconds: 5 }, clock, new FakeRuntime(clock), silent);
     await settle();
     await clock.advance(5000);
     assert.deepEqual(await outcome, { result: 'failure', output: `dial tcp ${address}: i/o timeout` });
@@ -125,7 +125,7 @@ test('an exec probe is judged by its exit code, and fails when it takes too long
     command === 'slow' ? new Promise(() => {}) : Promise.resolve(command === 'good' ? 0 : 1);
   assert.equal((await ask({ exec: { command: ['good'] } }, clock, runtime)).result, 'success');
   assert.equal((await ask({ exec: { command: ['bad'] } }, clock, runtime)).result, 'failure');
-  const slow = ask({ exec: { command: ['slow', 'x'] } }, clock, runtime);
+  const slow = ask({ exec: { command: ['slow', 'x'] }, timeoutSeconds: 5 }, clock, runtime);
   await settle();
   await clock.advance(5000);
   assert.deepEqual(await slow, { result: 'failure', output: 'command timed out: "slow x" timed out after 5s' });

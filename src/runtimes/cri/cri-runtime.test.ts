@@ -159,7 +159,7 @@ describe('the runtime over containerd', { skip: containerdSkip() }, () => {
     await runtime.removePod(pod.uid, signal);
     await runtime.removePod(pod.uid, signal);
     assert.equal(await runtime.get(pod.uid, signal), undefined);
-    assert.deepEqual(containerd.left(), []);
+    assert.deepEqual(await containerd.leftAtLast(), []);
     assert.ok(!existsSync(pod.logDirectory));
     assert.ok(!existsSync(`/sys/fs/cgroup/cpu/kubepods/besteffort/pod${pod.uid}`));
     assert.ok(existsSync(directory));
@@ -228,9 +228,9 @@ describe('the runtime over containerd', { skip: containerdSkip() }, () => {
     await start({ name: 'ending', command: ['sh', '-c', 'sleep 0.2; exit 7'] });
     await containerd.kill();
     await assert.rejects(runtime.get(pod.uid, signal), { name: 'RuntimeError' });
+    const changes = runtime.changes(signal);
     await containerd.start();
-    const over = new AbortController();
-    for await (const uid of runtime.changes(over.signal)) if (uid === pod.uid) break; // published when it is back
+    for await (const uid of changes) if (uid === pod.uid) break; // published when it is back
     for (const one of [runtime, await open()]) {
       const found = await one.get(pod.uid, signal);
       assert.equal(found?.state, 'ready');
@@ -238,6 +238,6 @@ describe('the runtime over containerd', { skip: containerdSkip() }, () => {
     }
     assert.equal(stateOf(await until((one) => stateOf(one, 'ending') !== 'running'), 'ending'), 'exited 7 Error');
     await runtime.removePod(pod.uid, signal);
-    assert.deepEqual(containerd.left(), []);
+    assert.deepEqual(await containerd.leftAtLast(), []);
   });
 });

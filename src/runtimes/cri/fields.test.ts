@@ -165,7 +165,7 @@ class World {
 
   async output(id: string, command: string): Promise<string> {
     const cmd = ['sh', '-c', command];
-    const { stdout, stderr } = await this.containerd.runtime.execSync({ containerId: id, cmd, timeout: 10n }, call);
+    const { stdout, stderr } = await this.containerd.runtime.execSync({ containerId: id, cmd, timeout: 60n }, call);
     return Buffer.concat([stdout, stderr]).toString();
   }
 

@@ -12,6 +12,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
+import { systemClock } from '../../base/clock.ts';
 import { loadKoffi } from '../../linux/system-calls.ts';
 import {
   ProcessSandboxes,
@@ -129,9 +130,12 @@ test(
     const { sandboxes, pod } = await openSandboxes(t);
     const script = 'trap "echo reloaded" HUP; echo $$; while :; do sleep 0.05; done';
     const id = await sandboxes.start(pod, { command: ['sh', '-c', script] });
+    const printed = async (text: string): Promise<void> => {
+      while (!(await sandboxes.output(pod, id)).includes(text)) await systemClock.sleep(5);
+    };
+    await printed('1\n'); // its trap is set
     await sandboxes.exec(id, ['kill', '-HUP', '1']);
-    while (!(await sandboxes.output(pod, id)).includes('reloaded'))
-      await new Promise((resolve) => setTimeout(resolve, 5));
+    await printed('reloaded\n');
     assert.match(await sandboxes.output(pod, id), /^1\nreloaded\n/);
     const terminal = await sandboxes.exec(id, ['sh', '-c', 'tty; echo $TERM; echo >/dev/tty; ps -o tty= -p $$'], {
       tty: true,

@@ -4,6 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { randomInt } from 'node:crypto';
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { mkdtempSync, readFileSync, readdirSync } from 'node:fs';
@@ -135,7 +136,7 @@ test('of what listens on the loopback address of the machine a pod reaches what 
 
 test('hostPorts lead to the pod that has them, and to nobody when it is gone', own, async (t) => {
   const sandboxes = await open(t);
-  const [everywhere, here] = [await freePort(t), await freePort(t)];
+  const [everywhere, here] = [await freePort(24_000), await freePort(27_000)];
   const mapping: PortMapping = { protocol: 'TCP', containerPort: port, hostPort: everywhere, hostIp: '' };
   await server(sandboxes, 'a', { ports: [mapping, { ...mapping, hostPort: 0 }] });
   await server(sandboxes, 'b', { ports: [{ ...mapping, hostPort: here, hostIp: '127.0.0.1' }] });
@@ -162,7 +163,7 @@ test('hostPorts lead to the pod that has them, and to nobody when it is gone', o
 
 test('a client that sends to a hostPort over UDP without a pause reaches each pod that has it', own, async (t) => {
   const sandboxes = await open(t);
-  const hostPort = await freePort(t);
+  const hostPort = await freePort(24_000);
   const mapping: PortMapping = { protocol: 'UDP', containerPort: port, hostPort, hostIp: '' };
   const client = createSocket('udp4');
   const sending = setInterval(() => client.send('who?', hostPort, '127.0.0.1'), 20);
@@ -182,13 +183,16 @@ test('a client that sends to a hostPort over UDP without a pause reaches each po
   }
 });
 
-async function freePort(t: TestContext): Promise<number> {
-  const taken = createServer().listen(0, '127.0.0.1');
-  t.after(() => taken.close());
-  await once(taken, 'listening');
-  const { port: free } = taken.address() as AddressInfo;
+/** One that the system gives to nobody: the rules take it from every program of the machine. */
+async function freePort(portMin: number): Promise<number> {
+  const free = randomInt(portMin, portMin + 3_000);
+  const taken = createServer().listen(free, '127.0.0.1');
+  const isFree = await once(taken, 'listening').then(
+    () => true,
+    () => false,
+  );
   taken.close();
-  return free;
+  return isFree ? free : await freePort(portMin);
 }
 
 test(

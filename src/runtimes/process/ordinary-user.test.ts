@@ -52,6 +52,7 @@ if (process.getuid?.() === 0) {
     const id = await sandboxes.start(pod, { environment: [{ name: 'A', value: 'b' }] });
     await sandboxes.reopen();
     assert.deepEqual(await sandboxes.exec(id, ['sh', '-c', 'echo $A; exit 3']), { code: 3, output: 'b\n' });
+    await sandboxes.idles(id);
     await sandboxes.runtime.stopContainer(id, 3_600_000, soon());
     assert.equal((await sandboxes.ended(pod, id)).exitCode, 143);
   });

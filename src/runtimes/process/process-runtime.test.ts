@@ -289,6 +289,7 @@ test('a container without a command idles, shows its files and ends at once', { 
   writeFileSync(join(config, 'config.yml'), 'a: 1\n');
   const id = await sandboxes.start(pod, { mounts: [mount(config, '/etc/config')] });
   assert.deepEqual(await sandboxes.exec(id, ['cat', '/etc/config/config.yml']), { code: 0, output: 'a: 1\n' });
+  await sandboxes.idles(id);
   await sandboxes.runtime.stopContainer(id, 3_600_000, soon());
   assert.equal((await sandboxes.ended(pod, id)).exitCode, 143);
 });

@@ -47,6 +47,7 @@ if (victim === undefined) {
       Array.from({ length: 1000 }, (_, index) => String(index + 1)),
     );
     assert.deepEqual(await sandboxes.exec(running, ['sh', '-c', 'echo "$SECRET"']), { code: 0, output: 'kept\n' });
+    await sandboxes.idles(running);
     await sandboxes.runtime.stopContainer(running, 3_600_000, soon());
     assert.equal((await sandboxes.ended('pod-1', running)).exitCode, 143);
   });

@@ -107,6 +107,11 @@ export class ProcessSandboxes {
     throw new Error('the container did not end');
   }
 
+  /** Until a container without a command ends at a signal: what its first process has no trap for yet, it does not get. */
+  async idles(id: string): Promise<void> {
+    await this.exec(id, ['sh', '-c', 'until pgrep -x sleep; do :; done']);
+  }
+
   /** Runs a script in a container of its own to its end. */
   async run(
     podUid: string,

@@ -26,6 +26,7 @@ import {
   type ApiServerSettings,
   startApiServer,
 } from '../../apiserver/serving/api-server.ts';
+import { workerDefaults } from '../../apiserver/serving/large-requests.ts';
 import type { Store } from '../../apiserver/store/store.ts';
 import { type Clock, systemClock } from '../../base/clock.ts';
 import { ApiClient, type ApiClientSettings, apiClientDefaults } from '../../client/api/api-client.ts';
@@ -111,6 +112,7 @@ export async function startTestApiServer({
         key: loadSigningKey(makeSigningKeyPem()),
       },
       stopGraceMs: 2000,
+      largeRequests: { ...workerDefaults, workMsMax: 120_000 },
       ...settings,
     },
     {

@@ -36,7 +36,8 @@ interface SpawnerFollower {
   lost(): void;
 }
 
-const startMsMax = 10_000;
+/** A machine that is busy takes seconds, and pods would rather wait than fail. */
+const startMsMax = 60_000;
 const endMsMax = 10_000;
 /** Launches and log writes each hold a thread while they wait for a disk. */
 const spawnerThreads = '32';
@@ -222,14 +223,7 @@ export class SpawnerClient {
 
   async #open(): Promise<void> {
     mkdirSync(this.#directory, { recursive: true, mode: 0o700 });
-    let socket: Socket;
-    try {
-      socket = await connectSpawner(this.#directory);
-    } catch (thrown) {
-      if (!isAbsent(thrown)) throw thrown;
-      await this.#startSpawner();
-      socket = await connectSpawner(this.#directory);
-    }
+    const socket = await this.#connected();
     sendMessage(socket, { ask: 'follow' } satisfies SpawnerRequest);
     const frames = readFrames(socket);
     const { value: first } = (await frames.next()) as { value?: Frame };
@@ -245,6 +239,17 @@ export class SpawnerClient {
     for (const facts of children) this.#children.set(facts.id, facts);
     this.#following = socket;
     void this.#follow(frames, socket);
+  }
+
+  /** One that was started, and to which nobody came in time, has ended by itself: it is started once more. */
+  async #connected(startsMax = 2): Promise<Socket> {
+    try {
+      return await connectSpawner(this.#directory);
+    } catch (thrown) {
+      if (!isAbsent(thrown) || startsMax === 0) throw thrown;
+      await this.#startSpawner();
+      return await this.#connected(startsMax - 1);
+    }
   }
 
   async #follow(frames: AsyncGenerator<Frame>, socket: Socket): Promise<void> {
