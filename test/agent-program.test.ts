@@ -114,7 +114,8 @@ test('an agent without a cluster serves nobody beyond its machine, and says when
   assert.deepEqual(listeningAddresses(agent.child.pid ?? 0), ['0100007F']);
   agent.child.kill('SIGTERM');
   assert.equal(await agent.ended, 0, agent.stderr());
-  assert.match(said.join(''), /^stopped; pods keep running, and the next start adopts them$/m);
+  const stopped = /^stopped; pods keep running, and the next start adopts them$/m;
+  await eventually(() => assert.match(said.join(''), stopped));
 });
 
 test('a label that no node may give itself is refused at the start, once', () => {

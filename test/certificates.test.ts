@@ -126,7 +126,7 @@ test('logs and commands reach the pods of an agent whose certificate the API ser
 
   await kubectl.ok('create -f -', { input: JSON.stringify(pod) });
   await kubectl.ok('wait --for=condition=Ready pod/talker --timeout=100s');
-  assert.equal(await kubectl.ok('logs talker'), 'a word\n');
+  await eventually(async () => assert.equal(await kubectl.ok('logs talker'), 'a word\n'));
   assert.equal(await kubectl.ok('exec talker -- echo hello'), 'hello\n');
 
   const before = kept();
@@ -161,9 +161,11 @@ test(
       ]);
       await kubectl.ok('create -f -', { input: JSON.stringify(pod) });
       await kubectl.ok('wait --for=condition=Ready pod/talker --timeout=100s');
-      const { stdout, stderr } = await kubectl.run(['logs', 'talker']);
-      if (args.length > 0) assert.equal(stdout, 'a word\n');
-      else assert.match(stderr, /tls: failed to verify certificate: x509: certificate signed by unknown authority/);
+      await eventually(async () => {
+        const { stdout, stderr } = await kubectl.run(['logs', 'talker']);
+        if (args.length > 0) assert.equal(stdout, 'a word\n');
+        else assert.match(stderr, /tls: failed to verify certificate: x509: certificate signed by unknown authority/);
+      });
       assert.equal(await kubectl.ok('get csr -o name'), '');
     }
   },

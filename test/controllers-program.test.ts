@@ -127,7 +127,7 @@ test(
     const now = await holder();
     second.child.kill('SIGCONT');
     assert.equal(await second.ended, 1);
-    assert.match(second.stderr(), /error: Lost the lease "kube-system\/mountlet-controllers"/);
+    await eventually(() => assert.match(second.stderr(), /error: Lost the lease "kube-system\/mountlet-controllers"/));
     assert.equal(await holder(), now);
     await works('three');
     assert.equal(

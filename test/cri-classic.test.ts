@@ -83,8 +83,11 @@ test('with a wrong one neither; the right one counts at the next try, without a 
   await kubectl.until(pod, waiting, 'ImagePullBackOff');
   await setPassword('first');
   await kubectl.until(pod, '{.status.phase}', 'Running');
-  const events = await kubectl.ok(`events --for ${pod}`);
-  assert.match(events, /Successfully pulled image "nginx:1.8" in .*Image size: \d+ bytes/);
+  const events = await eventually(async () => {
+    const said = await kubectl.ok(`events --for ${pod}`);
+    assert.match(said, /Successfully pulled image "nginx:1.8" in .*Image size: \d+ bytes/);
+    return said;
+  });
   assert.doesNotMatch(`${events}${machine.up.output()}`, /password|Basic |wrong/);
 });
 
@@ -97,8 +100,10 @@ test('it serves at its port, has its file, and an edit is inside in milliseconds
   assert.ok(status.podIP.startsWith(containerd.addresses), status.podIP);
   assert.equal(image, 'docker.io/library/nginx:1.8');
   assert.ok(imageID.endsWith(nginx.manifest.digest) || imageID.endsWith(nginx.config.digest), imageID);
-  const [answer] = (await once(get({ host: status.podIP, port: 80, path: '/' }), 'response')) as [IncomingMessage];
-  assert.equal(await text(answer), 'welcome');
+  await eventually(async () => {
+    const [answer] = (await once(get({ host: status.podIP, port: 80, path: '/' }), 'response')) as [IncomingMessage];
+    assert.equal(await text(answer), 'welcome');
+  });
 
   const inside = join(containerd.rootOf(containerID), 'etc/config/redis.conf');
   assert.equal(readFileSync(inside, 'utf8'), 'port=6379\nmaxmemory=2mb\n');

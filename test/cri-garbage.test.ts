@@ -42,7 +42,7 @@ test('a container that ends again and again leaves one of its predecessors', { s
     const { containers } = await containerd.runtime.listContainers({ filter: { labelSelector } }, soon);
     assert.ok(containers.length <= 2, `${containers.length} containers`);
   });
-  assert.equal(await kubectl.ok('logs crashing --previous'), 'here\n');
+  await eventually(async () => assert.equal(await kubectl.ok('logs crashing --previous'), 'here\n'));
   await kubectl.ok('delete pod crashing --now');
 });
 

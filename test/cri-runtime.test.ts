@@ -21,7 +21,7 @@ test('without a container runtime auto takes processes, and says why', { skip: w
   const endpoint = `unix://${machine.directory}/missing.sock`;
   const up = await machine.start('--runtime', 'auto', '--container-runtime-endpoint', endpoint);
   assert.match(up.output(), /containers are processes of this machine, without images: .*there is no such socket/);
-  assert.match(await machine.kubectl.ok('get nodes -o wide'), /process:\/\//);
+  await eventually(async () => assert.match(await machine.kubectl.ok('get nodes -o wide'), /process:\/\//));
   const { code, stdout } = mountlet(['doctor', '--container-runtime-endpoint', endpoint]);
   assert.equal(code, 0, 'processes can run');
   assert.match(stdout, /no {3}container runtime .*there is no such socket/);

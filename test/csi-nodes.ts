@@ -97,7 +97,8 @@ export class CsiNodes {
         parameters: { 'csi.storage.k8s.io/fstype': 'ext4' },
       },
     );
-    for (const name of names) await kubectl.ok(`wait node/${name} --for=condition=Ready --timeout=100s`);
+    for (const name of names)
+      await kubectl.until(`node/${name}`, '{.status.conditions[?(@.type=="Ready")].status}', 'True');
     await eventually(async () => {
       const known = await kubectl.ok('get csinodes -o jsonpath={.items[*].spec.drivers[*].nodeID}');
       assert.deepEqual(known.split(' ').toSorted(), names.map(nodeIdOf));

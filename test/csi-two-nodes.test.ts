@@ -84,6 +84,7 @@ describe('a volume between two nodes', { skip: csiNodesSkip }, () => {
       const volume = await nodes.claim(claim);
       await nodes.pod(`${claim}-b`, 'b', claim);
       await kubectl.running(`${claim}-b`);
+      await nodes.written(`${claim}-b`);
       const steps = [
         ['ControllerUnpublishVolume', 'b'],
         ['ControllerPublishVolume', 'a'],

@@ -146,7 +146,8 @@ test('a bug ends the program with its stack and a failure, and the next start ad
   const exited = once(first.process, 'exit');
   first.process.kill('SIGUSR2');
   assert.deepEqual(await exited, [1, null]);
-  assert.match(first.output(), /^error: unexpected failure\nError: planted\n {4}at process/m);
+  const stack = /^error: unexpected failure\nError: planted\n {4}at process/m;
+  await eventually(() => assert.match(first.output(), stack));
   await machine.start();
   await machine.kubectl.running('web');
   assert.equal(await machine.kubectl.ok(['get', 'pod', 'web', '-o', id]), before, 'the same container');

@@ -116,7 +116,9 @@ test("agent: others' pods do not come without a toleration, and an idle one is n
     pod('works', { script: 'exec sleep 3600' }, { tolerations }),
   );
   const taint = 'jsonpath={.items[0].spec.taints[0].key}:{.items[0].spec.taints[0].effect}';
-  assert.equal(await kubectl.ok(['get', 'nodes', '-o', taint]), 'mountlet.dev/no-images:NoSchedule');
+  await eventually(async () =>
+    assert.equal(await kubectl.ok(['get', 'nodes', '-o', taint]), 'mountlet.dev/no-images:NoSchedule'),
+  );
   await kubectl.until('pod/works', '{.status.containerStatuses[0].ready}', 'true');
   await kubectl.until('pod/nginx', '{.status.conditions[0].reason}', 'Unschedulable');
   await kubectl.running('idle');

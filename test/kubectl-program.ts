@@ -33,6 +33,26 @@ export interface KubectlOptions {
   readonly env?: Readonly<Record<string, string>>;
 }
 
+/** Runs kubectl to its end, and again where it has failed by itself. */
+export async function runToEnd(start: () => ChildProcess, input: string | Buffer): Promise<Ran> {
+  for (;;) {
+    const child = start();
+    const output = { stdout: [] as Buffer[], stderr: [] as Buffer[] };
+    for (const name of ['stdout', 'stderr'] as const) {
+      child[name]?.on('data', (bytes: Buffer) => output[name].push(bytes));
+    }
+    const timer = setTimeout(() => child.kill('SIGKILL'), patienceMs);
+    child.stdin?.on('error', () => {});
+    child.stdin?.end(input);
+    const [code] = (await once(child, 'close')) as [number | null];
+    clearTimeout(timer);
+    const stderr = Buffer.concat(output.stderr).toString();
+    // kubectl drops what a server sends before it has made its own streams, on a machine that is busy enough.
+    if (stderr.includes('Unknown stream id')) continue;
+    return { code, stdout: Buffer.concat(output.stdout).toString(), stderr };
+  }
+}
+
 export class Kubectl {
   readonly #kubeconfig: string;
   readonly #under: readonly string[];
@@ -62,26 +82,8 @@ export class Kubectl {
     });
   }
 
-  async run(args: readonly string[], options: KubectlOptions = {}): Promise<Ran> {
-    for (;;) {
-      const ran = await this.#runOnce(args, options);
-      // kubectl drops what a server sends before it has made its own streams, on a machine that is busy enough.
-      if (!ran.stderr.includes('Unknown stream id')) return ran;
-    }
-  }
-
-  async #runOnce(args: readonly string[], { input = '', env = {} }: KubectlOptions): Promise<Ran> {
-    const child = this.start(args, env);
-    const output = { stdout: [] as Buffer[], stderr: [] as Buffer[] };
-    for (const name of ['stdout', 'stderr'] as const) {
-      child[name]?.on('data', (bytes: Buffer) => output[name].push(bytes));
-    }
-    const timer = setTimeout(() => child.kill('SIGKILL'), patienceMs);
-    child.stdin?.on('error', () => {});
-    child.stdin?.end(input);
-    const [code] = (await once(child, 'close')) as [number | null];
-    clearTimeout(timer);
-    return { code, stdout: Buffer.concat(output.stdout).toString(), stderr: Buffer.concat(output.stderr).toString() };
+  async run(args: readonly string[], { input = '', env = {} }: KubectlOptions = {}): Promise<Ran> {
+    return await runToEnd(() => this.start(args, env), input);
   }
 
   /** What succeeds; anything else is shown. A text is cut at its blanks. */

@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { noKubectl, withoutCollector } from './kubectl-program.ts';
+import { eventually, noKubectl, withoutCollector } from './kubectl-program.ts';
 
 const project = fileURLToPath(new URL('../../', import.meta.url));
 const options = { skip: noKubectl };
@@ -327,7 +327,7 @@ test('kubectl explain, describe, events, auth and tokens', options, () => {
   fails(`create token app -n ${ns} --duration=30s`, /may not specify a duration less than 10 minutes/);
 });
 
-test('kubectl run makes a pod that waits for a node and says why', options, () => {
+test('kubectl run makes a pod that waits for a node and says why', options, async () => {
   const ns = namespace();
   kubectl(`wait --for=create serviceaccount/default -n ${ns} --timeout=100s`);
   kubectl(`run web --image=nginx -n ${ns}`);
@@ -338,7 +338,7 @@ test('kubectl run makes a pod that waits for a node and says why', options, () =
   assert.match(pod.spec.volumes[0]?.name ?? '', /^kube-api-access-[a-z0-9]{5}$/);
   assert.equal(pod.spec.serviceAccountName, 'default');
   kubectl(`wait --for=jsonpath={.status.conditions[0].reason}=Unschedulable pod/web -n ${ns} --timeout=100s`);
-  assert.match(kubectl(`describe pod web -n ${ns}`), /FailedScheduling/);
+  await eventually(() => assert.match(kubectl(`describe pod web -n ${ns}`), /FailedScheduling/));
   kubectl(`delete pod web -n ${ns} --now`);
 });
 

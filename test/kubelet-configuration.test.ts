@@ -13,7 +13,6 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { Agent, get } from 'node:https';
-import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -27,7 +26,7 @@ import { Kubectl, eventually } from './kubectl-program.ts';
 import { endProcessesOf } from './left-behind.ts';
 import { pod } from './manifests.ts';
 import { mountlet, program } from './mountlet-program.ts';
-import { withNode } from './up-program.ts';
+import { freePort, withNode } from './up-program.ts';
 
 const head = { apiVersion: 'kubelet.config.k8s.io/v1beta1', kind: 'KubeletConfiguration' };
 
@@ -67,15 +66,6 @@ class Machine {
     await Promise.race([once(createInterface({ input: child.stdout }), 'line'), ended]);
     return said;
   }
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
 }
 
 interface Asked {

@@ -12,7 +12,8 @@ import { createInterface } from 'node:readline';
 import { after, before, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type RunningNode, rotateLog, runningNode } from '../src/testing/servers/running-node.ts';
-import { noKubectl, withoutCollector } from './kubectl-program.ts';
+import { noKubectl, runToEnd, withoutCollector } from './kubectl-program.ts';
+import type { Ran } from './mountlet-program.ts';
 
 const options = { skip: noKubectl };
 const directory = mkdtempSync(join(tmpdir(), 'mountlet-test-'));
@@ -29,12 +30,6 @@ after(async () => {
   for (const act of cleanUps) await act();
   rmSync(directory, { recursive: true, force: true });
 });
-
-interface Ran {
-  readonly code: number | null;
-  readonly stdout: string;
-  readonly stderr: string;
-}
 
 type Transport = 'websockets' | 'spdy';
 
@@ -56,26 +51,9 @@ function start(args: readonly string[], transport: Transport, program = 'kubectl
 
 async function run(
   args: readonly string[],
-  {
-    input = '',
-    transport = 'websockets',
-    program = 'kubectl',
-  }: { input?: string | Buffer; transport?: Transport; program?: string } = {},
+  { input = '', transport = 'websockets' }: { input?: string | Buffer; transport?: Transport } = {},
 ): Promise<Ran> {
-  const child = start(args, transport, program);
-  const output = { stdout: [] as Buffer[], stderr: [] as Buffer[] };
-  for (const name of ['stdout', 'stderr'] as const)
-    child[name]?.on('data', (bytes: Buffer) => output[name].push(bytes));
-  const timer = setTimeout(() => child.kill('SIGKILL'), 120_000);
-  child.stdin?.on('error', () => {});
-  child.stdin?.end(input);
-  const [code] = (await once(child, 'close')) as [number | null];
-  clearTimeout(timer);
-  return {
-    code,
-    stdout: Buffer.concat(output.stdout).toString('utf8'),
-    stderr: Buffer.concat(output.stderr).toString('utf8'),
-  };
+  return await runToEnd(() => start(args, transport), input);
 }
 
 /** What succeeds; anything else is shown. */

@@ -89,7 +89,16 @@ if (skip === false) {
 
   test('every line for kubectl runs, and the edited file is in the container', async () => {
     const shown: string[] = [];
-    for (const line of withKubectl) shown.push(await machine.run(line));
+    for (const line of withKubectl) {
+      const seen = shown[withKubectl.indexOf(line)];
+      const run = async (): Promise<string> => {
+        const text = await machine.run(line);
+        assert.notEqual(text, seen, line);
+        return text;
+      };
+      // What was edited is in the container a moment later.
+      shown.push(seen === undefined ? await run() : await eventually(run));
+    }
     const files = shown.filter((text) => text.startsWith('port='));
     assert.deepEqual(
       files.map((text) => text.split('\n')[0]),

@@ -3,9 +3,9 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
-import { watch } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { isRoot, mountlet, program, rootDirectory } from './mountlet-program.ts';
 
 const pod = 'apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: nginx}]}\n';
@@ -74,18 +74,17 @@ spec:
   volumes: [{name: v, configMap: {name: c}}, {name: w, configMap: {name: c}}]
   containers: [{name: c, image: nginx, volumeMounts: [{name: v, mountPath: /v}, {name: w, mountPath: /w}]}]
 ---`;
-  const pods = Array.from({ length: 1000 }, (_, index) => manifest(index)).join('');
+  const pods = Array.from({ length: 4000 }, (_, index) => manifest(index)).join('');
   const child = spawn(process.execPath, [program, 'render', '-f', '-', '--root', root], {
     stdio: ['pipe', 'ignore', 'pipe'],
   });
   const ended = once(child, 'exit') as Promise<[number | null]>;
   child.stdin.end(`${pods}\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata: {a: b}\n`);
-  const started = watch(root, { signal: t.signal });
-  for await (const { filename } of started) if (filename === 'pods') break;
+  while (!existsSync(join(root, 'pods'))) await sleep(1);
   child.kill('SIGINT');
   assert.deepEqual(await ended, [130, null]);
   const made = existsSync(join(root, 'pods')) ? readdirSync(join(root, 'pods')) : [];
-  assert.ok(made.length < 1000);
+  assert.ok(made.length < 4000);
   for (const uid of made) {
     const volumes = join(root, 'pods', uid, 'volumes', 'kubernetes.io~configmap');
     assert.deepEqual(readdirSync(volumes), ['v', 'w']);

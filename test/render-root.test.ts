@@ -157,7 +157,7 @@ test('render --clean takes down a volume that was mounted over', (t) => {
 
 test('render that is asked to end stops between two pods', async (t) => {
   const root = rootDirectory(t);
-  const pods = Array.from({ length: 400 }, (_, index) =>
+  const pods = Array.from({ length: 2000 }, (_, index) =>
     pod('configMap: {name: c}').replace('name: web, uid: web-uid', `name: web-${index}`),
   );
   const child = spawn(process.execPath, [program, 'render', '-f', '-', '--root', root, '-o', 'json']);

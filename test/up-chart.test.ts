@@ -95,10 +95,12 @@ describe('a chart', { concurrency: 3 }, () => {
       await eventually(async () => {
         assert.equal(await kubectl.ok('exec deploy/shop-web -c web -- printenv GREETING'), 'Good morning\n');
       });
-      const events = await kubectl.ok('events --for deploy/shop-web');
       const said =
         /Normal +RolloutStarted +Deployment\/shop-web +Started a rolling update: keys .* in configmap\/shop-web\n/g;
-      assert.equal(events.match(said)?.length, 1, events);
+      await eventually(async () => {
+        const events = await kubectl.ok('events --for deploy/shop-web');
+        assert.equal(events.match(said)?.length, 1, events);
+      });
     },
   );
 

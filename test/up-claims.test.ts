@@ -62,6 +62,7 @@ describe('claims', { concurrency: 3 }, () => {
       await kubectl.apply(user('first', 'data'));
       await kubectl.running('first');
       await kubectl.until('pvc/data', '{.status.phase}', 'Bound');
+      await eventually(async () => assert.notEqual(await kubectl.exec('first', 'cat', '/data/log'), ''));
       await kubectl.ok('delete pod first');
       await kubectl.apply(user('second', 'data'));
       await kubectl.running('second');

@@ -68,7 +68,8 @@ test(
     const { kubectl } = machine;
     await kubectl.apply(storageClass, claim);
     await kubectl.until('pvc/data', '{.status.phase}', 'Bound');
-    assert.match(await kubectl.ok('describe pvc data'), /ProvisioningSucceeded .*Successfully provisioned volume pvc-/);
+    const provisioned = /ProvisioningSucceeded .*Successfully provisioned volume pvc-/;
+    await eventually(async () => assert.match(await kubectl.ok('describe pvc data'), provisioned));
     const volume = await kubectl.ok('get pvc data -o jsonpath={.spec.volumeName}');
     assert.equal(await kubectl.ok(`get pv ${volume} -o jsonpath={.spec.csi.driver}`), name);
     await kubectl.apply(writer);

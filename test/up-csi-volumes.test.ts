@@ -144,6 +144,7 @@ describe('volumes of a driver', { skip }, () => {
     const [volume] = summary.pods.find(({ podRef }) => podRef.name === 'first')?.volume ?? [];
     assert.equal(volume?.pvcRef?.name, 'files');
     assert.ok(volume.inodesUsed > 0);
+    await eventually(async () => assert.equal(await kubectl.exec('first', 'cat', '/data/log'), 'kept\n'));
     await kubectl.ok('delete pod first');
     await kubectl.apply(writer('second', 'files'));
     await kubectl.running('second');

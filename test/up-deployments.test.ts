@@ -120,6 +120,7 @@ describe('Deployments', { concurrency: 3 }, () => {
 
   test('a label without a value in the template is a new version', withNode, async () => {
     const { kubectl } = machine;
+    await kubectl.until('node/here', '{.status.conditions[?(@.type=="Ready")].status}', 'True');
     await kubectl.ok('label node here fast=');
     await create('fast', 1);
     await rolledOut('fast');

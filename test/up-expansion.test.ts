@@ -164,10 +164,8 @@ describe('expansion', { concurrency: 2 }, () => {
         const seen = await lines();
         await eventually(async () => assert.ok((await lines()) > seen));
         assert.equal(await kubectl.exec(fsType, 'sh', '-c', 'cksum </data/kept'), sum);
-        assert.match(
-          await kubectl.ok(`events --for pvc/${fsType}`),
-          /FileSystemResizeSuccessful .*NodeExpandVolume succeeded/,
-        );
+        const said = /FileSystemResizeSuccessful .*NodeExpandVolume succeeded/;
+        await eventually(async () => assert.match(await kubectl.ok(`events --for pvc/${fsType}`), said));
         await settled(fsType);
 
         await kubectl.ok(`delete pod ${fsType}`);

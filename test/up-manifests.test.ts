@@ -72,7 +72,8 @@ test('a static pod runs, is mirrored, follows its folder, and goes with its file
   await kubectl.ok('delete pod web-here --grace-period=0 --force');
   await kubectl.ok('wait --for=create pod/web-here --timeout=120s');
   await inside('three');
-  assert.equal(await kubectl.ok(['get', 'pod', 'web-here', '-o', id]), before, 'only its mirror was deleted');
+  // Only its mirror was deleted.
+  await kubectl.until('pod/web-here', '{.status.containerStatuses[0].containerID}', before);
 
   rmSync(join(folder, 'pod.yaml'));
   await kubectl.ok('wait --for=delete pod/web-here --timeout=120s');

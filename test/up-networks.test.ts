@@ -20,7 +20,7 @@ describe('networks', { concurrency: 4 }, () => {
   test('replicas that listen on one port are all ready, each at its own address', withNode, async () => {
     const { kubectl } = machine;
     const probes = {
-      startupProbe: { tcpSocket: { port }, periodSeconds: 1 },
+      startupProbe: { tcpSocket: { port }, periodSeconds: 1, failureThreshold: 60 },
       readinessProbe: { httpGet: { port, path: '/' }, periodSeconds: 1 },
     };
     const names = ['replica-0', 'replica-1', 'replica-2'];

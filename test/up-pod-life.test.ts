@@ -26,8 +26,7 @@ describe('the life of a pod', { concurrency: 4 }, () => {
     withNode,
     async () => {
       const { kubectl } = machine;
-      // The command that makes the file would be killed by an end that comes at once.
-      const end = 'until [ -e /tmp/go ]; do sleep 0.1; done; sleep 0.5; echo last; exit 3';
+      const end = 'until [ -e /tmp/go ]; do sleep 0.1; done; echo last; exit 3';
       const script = `echo one; echo two; echo three; echo aside >&2; ${end}`;
       await kubectl.apply(pod('talks', { script }, { restartPolicy: 'OnFailure' }));
       await kubectl.running('talks');
@@ -48,7 +47,8 @@ describe('the life of a pod', { concurrency: 4 }, () => {
         lines.push(line),
       );
       await once(reader, 'line');
-      await kubectl.exec('talks', 'touch', '/tmp/go');
+      // The end that it brings about may kill it.
+      await kubectl.run(['exec', 'talks', '--', 'touch', '/tmp/go']);
       await closed;
       assert.deepEqual(lines.slice(1), ['last']);
       await kubectl.until('pod/talks', state('restartCount'), '1');
@@ -108,7 +108,7 @@ describe('the life of a pod', { concurrency: 4 }, () => {
     const { kubectl } = machine;
     await kubectl.apply(pod('crashes', { script: 'exit 1' }));
     await kubectl.until('pod/crashes', state('state.waiting.reason'), 'CrashLoopBackOff');
-    assert.match(await kubectl.ok('get pod crashes'), /CrashLoopBackOff/);
+    await eventually(async () => assert.match(await kubectl.ok('get pod crashes'), /CrashLoopBackOff/));
     await eventually(async () => assert.match(await kubectl.ok('events --for pod/crashes'), /BackOff.*Back-off rest/));
   });
 
@@ -234,7 +234,8 @@ describe('the life of a pod', { concurrency: 4 }, () => {
     await kubectl.exec('alive', 'touch', '/tmp/ill');
     await kubectl.until('pod/alive', state('restartCount'), '1');
     await kubectl.until('pod/alive', state('ready'), 'true');
-    assert.match(await kubectl.ok('events --for pod/alive'), /Killing.*failed liveness probe, will be restarted/);
+    const said = /Killing.*failed liveness probe, will be restarted/;
+    await eventually(async () => assert.match(await kubectl.ok('events --for pod/alive'), said));
   });
 
   for (const { reason, message, container = {}, spec = {} } of [

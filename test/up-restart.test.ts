@@ -167,7 +167,7 @@ test('--drain ends the pods with the program, and leaves nothing', withNode, asy
   );
   await up.kubectl.running('drained');
   assert.equal(await up.stop(), 0, up.output());
-  assert.match(up.output(), /^ending all pods, .+\n(?:.*\n)*stopped; all pods have ended$/m);
+  await eventually(() => assert.match(up.output(), /^ending all pods, .+\n(?:.*\n)*stopped; all pods have ended$/m));
   const { mounts, processes, controlGroups } = up.left();
   assert.deepEqual({ mounts, processes, controlGroups }, { mounts: [], processes: [], controlGroups: [] });
 });

@@ -78,7 +78,7 @@ describe('workloads', { concurrency: 4 }, () => {
       await kubectl.ok('set env sts/web VERSION=2');
       await kubectl.ok('scale sts web --replicas=2');
       await kubectl.ok('rollout status sts/web --timeout=100s');
-      assert.deepEqual([await envOf('web-0'), await envOf('web-1')], ['2\n', '2\n']);
+      await eventually(async () => assert.deepEqual([await envOf('web-0'), await envOf('web-1')], ['2\n', '2\n']));
       // The first pod's third start: with its second version it found what the first had written.
       await eventually(async () => assert.equal(await kubectl.exec('web-0', 'cat', '/data/log'), 'web-0\nweb-0\n'));
       assert.match(await kubectl.ok('rollout history sts/web'), /\n1 +<none>\n2 +<none>/);
@@ -139,6 +139,7 @@ describe('workloads', { concurrency: 4 }, () => {
     await kubectl.ok(['patch', 'ds', 'log', '-p', '{"spec":{"template":{"spec":{"nodeSelector":{"disk":"fast"}}}}}']);
     await eventually(async () => assert.match(await kubectl.ok('get ds log'), /log +0 +0 +0 +0 +0 +disk=fast/));
     await kubectl.ok('label node here disk=fast');
+    await kubectl.until('ds/log', '{.status.numberReady}', '1');
     await kubectl.ok('rollout status ds/log --timeout=100s');
     assert.equal((await names('get pods -l app=log')).length, 1);
     await kubectl.ok('delete ds log --cascade=foreground');
@@ -204,6 +205,7 @@ describe('workloads', { concurrency: 4 }, () => {
     await kubectl.until('job/long', '{.status.ready}', '1');
     await kubectl.ok(['patch', 'job', 'long', '--type=merge', '-p', '{"spec":{"suspend":true}}']);
     await eventually(async () => assert.deepEqual(await names('get pods -l job-name=long'), []));
+    await kubectl.ok('wait job/long --for=condition=Suspended --timeout=100s');
     assert.match(await kubectl.ok('get job long'), /long +Suspended +0\/1/);
     await kubectl.ok('delete job long');
   });

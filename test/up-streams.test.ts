@@ -166,7 +166,8 @@ describe('streams', { concurrency: 4 }, () => {
     ];
     assert.equal(await kubectl.ok(waits, { input: 'there\n' }), 'hi there\n');
     await kubectl.ok(`debug stays --image=${image} -c brief --target=main -- true`);
-    await kubectl.until('pod/stays', '{.status.ephemeralContainerStatuses[0].state.terminated.exitCode}', '0');
+    const exitCode = '{.status.ephemeralContainerStatuses[?(@.name=="brief")].state.terminated.exitCode}';
+    await eventually(async () => assert.equal(await kubectl.ok(`get pod stays -o jsonpath=${exitCode}`), '0'));
     const { code, stderr } = await kubectl.run(['attach', 'stays', '-c', 'brief']);
     assert.equal(code, 1);
     assert.match(stderr, /container not found \("brief"\)|container not running/);

@@ -6,12 +6,12 @@ import { eventually } from './kubectl-program.ts';
 import { configMap, mountAt, pod } from './manifests.ts';
 import { UpMachine, withNode } from './up-program.ts';
 
-const podsMax = 100;
+const podsMax = 50;
 
 /** Node prints them on stderr: `(node:123) MaxListenersExceededWarning: Possible EventEmitter memory leak detected.` */
 const nodeWarning = /\(node:\d+\)|Warning: /;
 
-test('a hundred pods start and are drained, and no warning of Node reaches the user', withNode, async (t) => {
+test('fifty pods start and are drained, and no warning of Node reaches the user', withNode, async (t) => {
   const machine = new UpMachine();
   t.after(() => machine.end());
   const up = await machine.start('--drain');
