@@ -186,26 +186,37 @@ export function recordedSpec(directory: string, volumeName: string, volumeMode: 
   return persistentSpec({ metadata: { name: volumeName }, spec: { volumeMode, csi: { driver, volumeHandle } } }, false);
 }
 
-/** What was staged, or was about to be, whether a pod has it or not. */
+/**
+ * What was staged, or was about to be, whether a pod has it or not. Takes away the directory of a volume that a crash has left
+ * without its file: after the one, before the other was removed.
+ */
 export function writtenDown(root: string): readonly VolumeSpec[] {
   const plugin = pluginDirectory(root, csiPluginName);
   const staged = namesIn(plugin)
     .filter((driver) => driver !== devicesName)
     .flatMap((driver) => namesIn(join(plugin, driver)).map((volume) => join(plugin, driver, volume)))
-    .flatMap((directory) => specAt(directory, basename(directory), 'Filesystem'));
+    .flatMap((directory) => specAt(directory, basename(directory), 'Filesystem', [directory]));
   const devices = namesIn(join(plugin, devicesName))
     .filter((name) => !sharedNames.has(name))
-    .flatMap((volume) => specAt(devicePaths(root, volume).data, volume, 'Block'));
+    .flatMap((volume) => {
+      const { data, map, own } = devicePaths(root, volume);
+      return specAt(data, volume, 'Block', [data, map, own]);
+    });
   return [...staged, ...devices];
 }
 
 /** A file that cannot be read is skipped: it must not cost the others their clean-up. */
-function specAt(directory: string, volumeName: string, mode: VolumeMode): readonly VolumeSpec[] {
+function specAt(
+  directory: string,
+  volumeName: string,
+  mode: VolumeMode,
+  directories: readonly string[],
+): readonly VolumeSpec[] {
   try {
-    return [recordedSpec(directory, volumeName, mode)];
-  } catch {
-    return [];
-  }
+    if (readVolumeData(directory) !== undefined) return [recordedSpec(directory, volumeName, mode)];
+    for (const one of directories) removeOwn(one);
+  } catch {}
+  return [];
 }
 
 /** None where there is no such directory. */
@@ -248,6 +259,12 @@ export function removeLink(path: string): void {
 export function removeVolume(path: string): boolean {
   const directory = dirname(path);
   if (!removeLeftover(path)) return false;
+  removeOwn(directory);
+  return true;
+}
+
+/** Throws where there is anything else in it. */
+function removeOwn(directory: string): void {
   guarded(directory, () => {
     const own = [draftName, fileName];
     const names = namesIn(directory);
@@ -255,7 +272,6 @@ export function removeVolume(path: string): boolean {
     if (isOurs) for (const name of own) if (names.includes(name)) unlinkSync(join(directory, name));
     if (lstatSync(directory, { throwIfNoEntry: false }) !== undefined) rmdirSync(directory);
   });
-  return true;
 }
 
 /** A mount point is, and may hang when it is looked at. */
