@@ -200,8 +200,11 @@ describe('a container of containerd', { skip, concurrency: 1 }, () => {
       abort.abort(new Error('enough'));
       await assert.rejects(attached, /enough/);
     }
+    const stdin = new PassThrough();
     const stdout = new Sink();
-    const attached = streaming.attach(id, { stdout, tty: false }, signal);
+    const attached = streaming.attach(id, { stdin, stdout, tty: false }, signal);
+    stdin.write('last\n');
+    while (!stdout.text().includes('got last\n')) await systemClock.sleep(20);
     await connection.runtime.stopContainer({ containerId: id, timeout: 0n }, soon);
     await attached;
   });
