@@ -4,6 +4,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync, readdirSync, readlinkSync } from 'node:fs';
 import { createInterface } from 'node:readline';
+import { leaveOthersMounts } from '../src/testing/machine/node-machine.ts';
 import { eventually, patienceMs } from './kubectl-program.ts';
 
 interface Surroundings {
@@ -26,7 +27,8 @@ export class EmptyMachine {
   /** With the state directory empty and the port free; `commands` make it emptier still. */
   static async open(surroundings: Surroundings, ...commands: readonly string[]): Promise<EmptyMachine> {
     const script = ['ip link set lo up', 'mount -t tmpfs none /var/lib', ...commands, 'echo ready', 'read end'];
-    const words = ['--mount', '--net', '--propagation', 'slave', 'sh', '-c', script.join(' && ')];
+    const shell = ['sh', '-c', `${leaveOthersMounts}\n${script.join(' && ')}`];
+    const words = ['--mount', '--net', '--propagation', 'slave', ...shell];
     const holder = spawn('unshare', words, { stdio: ['pipe', 'pipe', 'inherit'] });
     const [line] = (await once(createInterface({ input: holder.stdout }), 'line')) as [string];
     assert.equal(line, 'ready');

@@ -24,10 +24,17 @@ export function needsNodeMachines(): string | false {
 
 const namespaces = ['--pid', '--fork', '--kill-child', '--mount', '--propagation', 'slave', '--mount-proc', '--net'];
 
-// What other tests have mounted would be kept in use by a copy of it; some of it goes by itself meanwhile. Mounts of the node reach its pods, and not this machine.
-// The init process collects what it inherits while it waits, and ends with the test, which holds the other end of its input.
+/**
+ * For a shell, first of all in a mount namespace of its own: what other tests have mounted would be kept in use by a copy of it.
+ * Some of it goes by itself meanwhile.
+ */
+export const leaveOthersMounts =
+  `awk -v under='${tmpdir()}/' 'index($2, under) == 1 { print $2 }' /proc/mounts | ` +
+  'sort -r | xargs -r umount --lazy || :';
+
+// Mounts of the node reach its pods, and not this machine. The init process collects what it inherits while it waits, and ends with the test, which holds the other end of its input.
 const init = `
-  awk -v under="$1/" 'index($2, under) == 1 { print $2 }' /proc/mounts | sort -r | xargs -r umount --lazy || :
+  ${leaveOthersMounts}
   mount --make-rshared /
   exec 3<&0
   cat <&3 >/dev/null &
@@ -106,7 +113,7 @@ export class NodeMachine {
   }
 
   static async start(test: Pick<TestContext, 'after'>, network: NodeNetwork, host: number): Promise<NodeMachine> {
-    const child = spawn('unshare', [...namespaces, 'sh', '-ec', init, 'sh', tmpdir()], {
+    const child = spawn('unshare', [...namespaces, 'sh', '-ec', init], {
       stdio: 'pipe',
     });
     test.after(() => void child.kill('SIGKILL'));
