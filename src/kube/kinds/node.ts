@@ -59,7 +59,15 @@ export const nodeShape = described(
         providerID: string,
         unschedulable: boolean,
         taints: list(object({ key: required(string), value: string, effect: required(string), timeAdded: time })),
-        configSource: any,
+        configSource: object({
+          configMap: object({
+            namespace: string,
+            name: string,
+            uid: string,
+            resourceVersion: string,
+            kubeletConfigKey: string,
+          }),
+        }),
         externalID: string,
         podPreemptionPolicy: any,
       }),
